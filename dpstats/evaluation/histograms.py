@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +41,7 @@ class Grid:
 
     ends: Array  # (cells + 1,): Increasing; a cell holds its upper end, not its lower one
     whole: bool = False  # Whether the values are whole numbers and the ends half ones
+    squares: bool = False  # Whether the values are squares: their roots, not they, lie about evenly in a cell
 
     def __post_init__(self) -> None:
         with np.errstate(all="ignore"):
@@ -73,6 +74,8 @@ class Grid:
         """The best line for `function` in each cell, shapes (cells,), over whole numbers or over the interval."""
         if self.whole:
             return self._whole_line(function)
+        if self.squares:
+            return self._line_over_roots(function)
         middle, half = self.middle[:, None], self.half[:, None]
         values = function(middle + half * NODES)
         constant = values @ WEIGHTS / 2
@@ -81,6 +84,18 @@ class Grid:
         off = np.concatenate([values, ends], axis=1)
         places = np.append(NODES, [-1.0, 1.0])
         return CellwiseLinear(constant, slope, np.abs(off - constant[:, None] - slope[:, None] * places).max(axis=1))
+
+    def _line_over_roots(self, function: Callable[[Array], Array]) -> CellwiseLinear:
+        roots = Grid(np.sqrt(self.ends))
+        points = (roots.middle[:, None] + roots.half[:, None] * NODES) ** 2
+        places, values = (points - self.middle[:, None]) / self.half[:, None], function(points)
+        center, constant = (part @ WEIGHTS[:, None] / 2 for part in (places, values))
+        slope = ((places - center) * (values - constant)) @ WEIGHTS / (((places - center) ** 2) @ WEIGHTS)
+        constant = constant[:, 0] - slope * center[:, 0]
+        ends = function(self.middle[:, None] + self.half[:, None] * np.array([-1.0, 1.0]) * (1 - 1e-12))
+        off = np.concatenate([values, ends], axis=1) - constant[:, None]
+        places = np.concatenate([places, np.tile([-1.0, 1.0], (self.size, 1))], axis=1)
+        return CellwiseLinear(constant, slope, np.abs(off - slope[:, None] * places).max(axis=1))
 
     def _whole_line(self, function: Callable[[Array], Array]) -> CellwiseLinear:
         lines = []
@@ -124,9 +139,9 @@ def residual_grid(width: float) -> Grid:
     return Grid(np.concatenate([-sizes, sizes[::-1]]))
 
 
-def deviance_grid(most: float) -> Grid:
+def deviance_grid(most: float, *, squares: bool = False) -> Grid:
     """Unit deviances from 0 to `most`, in octaves."""
-    return Grid(np.concatenate([[0.0], most * 2.0 ** -np.arange(14.0, -1.0, -1.0)]))
+    return Grid(np.concatenate([[0.0], most * 2.0 ** -np.arange(14.0, -1.0, -1.0)]), squares=squares)
 
 
 def response_grid(low: float, high: float, *, count: bool) -> Grid:
@@ -168,6 +183,8 @@ def linear_range(design: PublicDesign, params: Array) -> tuple[float, float]:
 STEPS = 1024  # one row in lattice steps
 WEIGHTED_STEPS = 2**20  # the same for weighted rows, so that small weights count too
 NORMAL = 1.959963984540054  # the 97.5 % point of the normal law
+NEGLIGIBLE = 0.1  # an error of classes below this share of the standard error moves no interval
+FULL_PAIR = 0.85  # two cells that hold a greater share of the rows tell little of a distribution's shape
 ROWS_NEEDED = 5.0  # a denominator must exceed so many standard deviations of its noise
 # The k cells of a tail count as empty unless their sum exceeds a + b / sqrt(k) standard deviations of its noise.
 TAIL = 3.75, 2.3  # Laplace noise does so with a chance below 1e-4 for any k: numbers are held where a tail begins
@@ -259,6 +276,19 @@ class ReleasedHistogram:
         """About how many rows there are."""
         return float(self.counts.sum())
 
+    def joined(self, first: int) -> ReleasedHistogram:
+        """The same rows in cells joined by twos, those before `first` and an odd one at the end left as they are."""
+        size = self.grid.size
+        starts = np.unique(np.append(np.arange(first), np.arange(first, size, 2)))
+        grid = replace(self.grid, ends=np.append(self.grid.ends[starts], self.grid.ends[-1]))
+        which = np.searchsorted(starts, np.arange(size), side="right") - 1
+        # A sum of places is one of distances from a cell's middle, in half widths.
+        moved = (self.counts * (self.grid.middle - grid.middle[which]) + self.places * self.grid.half) / grid.half[
+            which
+        ]
+        counts, places = (np.add.reduceat(part, starts, axis=1) for part in (self.counts, moved))
+        return replace(self, grid=grid, counts=counts, places=places)
+
     def enough(self, counts: Array) -> bool:
         """Whether the sum of these counts stands out from its noise."""
         return float(counts.sum()) > max(1.0, ROWS_NEEDED * math.sqrt(self.count_variance * counts.size))
@@ -275,7 +305,8 @@ class Influence(NamedTuple):
 class Estimate(NamedTuple):
     """A figure with its two errors, and the excess kurtosis of the sum of both.
 
-    `cells` bounds what the figure is off by because functions are lines within cells.
+    `cells` bounds what the figure is off by because functions are lines within cells. `class_error` is how much of it
+    is likely where cells are coarse beside what they divide; the interval includes it.
     """
 
     value: float
@@ -283,6 +314,7 @@ class Estimate(NamedTuple):
     sampling_se: float
     excess: float = 0.0
     cells: float = 0.0
+    class_error: float = 0.0
 
     @property
     def std_err(self) -> float:
@@ -295,6 +327,7 @@ class Estimate(NamedTuple):
         It is about the possible value nearest to the estimate, so it is never empty and covers no less.
         """
         reach = (NORMAL + (NORMAL**3 - 3 * NORMAL) * self.excess / 24) * self.std_err
+        reach += self.class_error if self.class_error > NEGLIGIBLE * self.std_err else 0.0
         middle = min(max(self.value, low), high)
         return max(middle - reach, low), min(middle + reach, high)
 
@@ -335,6 +368,21 @@ def mean(block: ReleasedHistogram, form: CellwiseLinear, chosen: Array | None = 
     value = float((form.constant * block.counts).sum() + (form.slope * block.places).sum()) / rows
     off = float((form.error * np.maximum(block.counts, 0.0)).sum()) / rows
     return value, Influence(block, (form.constant - inside * value) / rows, form.slope / rows), off
+
+
+def class_error(block: ReleasedHistogram, function: Callable[[Array], Array]) -> float:
+    """What the mean of a function of one group is likely off by because cells are coarse (docs/proofs/evaluation).
+
+    A third of the change of the mean if neighbours are joined by twos, from the first cell or from the second on, as
+    for an error that grows with the square of the width (Richardson). Two cells that hold nearly all rows leave no
+    neighbour to tell how rows lie within them: then the bound counts, in part or as a whole.
+    """
+    fine = block.grid.line(function)
+    value, _, _ = mean(block, fine)
+    changes = [abs(mean(joined, joined.grid.line(function))[0] - value) for joined in map(block.joined, (0, 1))]
+    shares = np.maximum(block.counts[0], 0.0) / block.rows
+    part = np.clip((np.sort(shares)[-2:].sum() - FULL_PAIR) / (1 - FULL_PAIR), 0.0, 1.0)
+    return max(changes) / 3 + float(part * (fine.error @ shares))
 
 
 def scaled(influence: Influence, factor: float) -> Influence:

@@ -30,7 +30,15 @@ from dpstats.evaluation.paired import (
     shared_losses,
     verdict_note,
 )
-from dpstats.evaluation.result import FEW_ROWS_NOTE, LEFT_OUT, PRINTED_NAMES, Evaluation, Tables, rows_error
+from dpstats.evaluation.result import (
+    FEW_ROWS_NOTE,
+    LEFT_OUT,
+    PRINTED_NAMES,
+    WIDE_RANGE,
+    Evaluation,
+    Tables,
+    rows_error,
+)
 from dpstats.evaluation.row_sums import Model, RowSums, columns_read, steps_left_out
 from dpstats.formula.advice import dropped_note
 from dpstats.formula.design import DesignSpec
@@ -393,7 +401,7 @@ def noisy_share_note(found: Evaluation, fit: GLMResults) -> list[str]:
     """That noise is most of the error of R2, or of the share of the deviance explained, and what the fit itself has."""
     names = {"r2": "r_squared", PRINTED_NAMES["deviance"]: "deviance_explained"}
     name = next((name for name in names if name in found.metrics.index), None)
-    if name is None or FEW_ROWS_NOTE in found.notes:
+    if name is None or FEW_ROWS_NOTE in found.notes or any(note.startswith(WIDE_RANGE) for note in found.notes):
         return []
     noise, sampling = found.metrics["noise_se"][name], found.metrics["sampling_se"][name]
     if noise <= max(NOISY_SHARE * sampling, LARGE_NOISE):  # not so if they are unknown

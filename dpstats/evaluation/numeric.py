@@ -25,6 +25,7 @@ from dpstats.evaluation.histograms import (
     Indices,
     Influence,
     ReleasedHistogram,
+    class_error,
     deviance_grid,
     display_bins,
     estimate,
@@ -39,6 +40,7 @@ from dpstats.evaluation.result import (
     BINS_CLIP,
     FEW_ROWS_NOTE,
     PRINTED_NAMES,
+    WIDE_RANGE,
     Tables,
     bin_entry,
     bin_table,
@@ -50,6 +52,8 @@ from dpstats.wording import phrase
 
 FEW_BINS = 4
 """Fewer bins of residuals show little of a lack of fit."""
+
+MOST_CLASS_ERROR = 0.25  # an R2 that its classes leave more uncertain than this is unknown
 
 GAUSSIAN_METRICS = ("r2", "rmse", "mae", "residuals")
 COUNT_METRICS = ("deviance", "mae", "residuals")
@@ -102,7 +106,8 @@ class NumericModel:
         metrics, histograms = set(self.metrics), {}
         # A squared residual tells its size too.
         if metrics & ({"deviance"} if self.count else {"r2", "rmse", "mae"}):
-            histograms["deviances"] = Histogram(deviance_grid(self.most_deviance()), place=DEVIANCE_PLACE)
+            grid = deviance_grid(self.most_deviance(), squares=not self.count)
+            histograms["deviances"] = Histogram(grid, place=DEVIANCE_PLACE)
         if metrics & {"r2", "deviance"}:
             grid = response_grid(self.low, self.high, count=self.count)
             histograms["responses"] = Histogram(grid, place=RESPONSE_PLACE)
@@ -185,10 +190,35 @@ class NumericModel:
             figure = square.estimate(root, 0.5 / root) if root else UNKNOWN
             tables.metrics["rmse"] = (figure, 0.0, self.width)
         if "mae" in self.metrics and not self.count:
-            size = _clipped_mean(block, tail.far, tail, lambda d: np.sqrt(np.maximum(d, 0.0)))
-            tables.metrics["mae"] = (size.estimate(), 0.0, self.width)
+            size = _clipped_mean(block, tail.far, tail, _root)
+            figure = size.estimate()._replace(class_error=class_error(block, lambda d: _root(np.minimum(d, tail.far))))
+            tables.metrics["mae"] = (figure, 0.0, self.width)
         if "responses" in blocks:
             self._explained(blocks, square, tail, tables)
+        self._classes_in_words(blocks, tables)
+
+    def _classes_in_words(self, blocks: Mapping[str, ReleasedHistogram], tables: Tables) -> None:
+        """A note where classes are too coarse; an R2 of which they leave too little is unknown."""
+        unknown = "r2" in tables.metrics and tables.metrics["r2"][0].class_error > MOST_CLASS_ERROR
+        coarse = [name for name, (figure, _, _) in tables.metrics.items() if figure.class_error > figure.std_err]
+        coarse = list(dict.fromkeys([*coarse, *["r2"] * unknown]))
+        if not coarse:
+            return
+        if unknown:
+            tables.metrics["r2"] = (UNKNOWN, *tables.metrics["r2"][1:])
+        widths = []
+        if "r2" in coarse:
+            widths.append(f"the classes of responses are {2 * blocks['responses'].grid.half[0]:.3g} wide")
+        if "mae" in coarse:
+            widths.append(f"the first class of residuals is {math.sqrt(blocks['deviances'].grid.ends[1]):.3g} wide")
+        included = [name for name in coarse if not (unknown and name == "r2")]
+        what = [f"The interval of {' and '.join(included)} allows for that."] if included else []
+        what += ["r2 is therefore unknown."] if unknown else []
+        tables.notes.append(
+            f"{WIDE_RANGE} ({self.low:.6g}, {self.high:.6g}) is too wide for this evaluation: {' and '.join(widths)}, "
+            f"and where rows lie within a class is not known. {' '.join(what)} More eps does not help: declare a "
+            "narrower range in the Domain, and fit again."
+        )
 
     def _tail_by_responses(self, blocks: Mapping[str, ReleasedHistogram]) -> Tail:
         """The tail of the deviances; of counts none is in doubt that no response in sight could have.
@@ -244,6 +274,10 @@ class NumericModel:
                 center, _, _ = mean(block, _form(block, lambda y: np.clip(y, *ends)))
                 share = self._joint_share(blocks["residuals"], tail.end, ends, center, ratio)
             figure = estimate(1 - ratio, influences, (square.off + ratio * off) / spread, hidden / spread, share)
+            if not self.count:  # classes of counts are narrow where counts are, whatever the range
+                least_spread = spread - class_error(block, lambda y: (np.clip(y, *ends) - (ends[0] + ends[1]) / 2) ** 2)
+                least_r2 = 1 - square.value / least_spread if least_spread > 0 else -math.inf
+                figure = figure._replace(class_error=max(1 - ratio - least_r2, 0.0))
         tables.metrics[PRINTED_NAMES["deviance"] if self.count else "r2"] = (figure, -math.inf, 1.0)
 
     def _joint_share(
@@ -331,10 +365,11 @@ class NumericModel:
         return min([low, *near.tolist()]), max([high, *near.tolist()])
 
     def _residual_table(self, block: ReleasedHistogram, most: float) -> pd.DataFrame:
-        """Mean residual by bins of the fitted value."""
+        """Mean residual by bins of the fitted value, with the ends of each bin."""
         counts = block.counts.sum(axis=1)
         labels = display_bins(counts, self.bins, math.sqrt(block.count_variance * block.grid.size))
-        form, middles = _form(block, lambda e: np.clip(e, -most, most)), self._fitted().middle
+        form, ends_of_cells = _form(block, lambda e: np.clip(e, -most, most)), self._fitted().ends
+        first, last = _support(counts, math.sqrt(block.count_variance * block.grid.size), DOUBT)
         outside = np.abs(block.grid.middle) > most
         entries = []
         for label in range(labels[-1] + 1):
@@ -346,10 +381,12 @@ class NumericModel:
                 rows, tail = max(float(counts[inside].sum()), 1.0), block.counts[inside][:, outside]
                 hidden = min(tail_share(tail, block) * block.rows / rows, 1.0) * most / 2
             figure = estimate(value, [influence], off, hidden)
-            weights = np.maximum(counts[inside], 0.0)
-            fitted = float(weights @ middles[inside] / max(float(weights.sum()), 1e-9))
+            # The outermost bins go on to the ends of what is possible, where no rows stand out.
+            cells = np.flatnonzero(inside)
+            low, high = ends_of_cells[[max(cells[0], min(first, cells[-1])), min(cells[-1], max(last, cells[0])) + 1]]
+            fitted = {"fitted_from": float(low), "fitted_to": float(high)}
             ends = figure.interval(-self.width, self.width)
-            entries.append(bin_entry(float(counts[inside].sum()), figure, ends, fitted=fitted, residual=value))
+            entries.append(bin_entry(float(counts[inside].sum()), figure, ends, **fitted, residual=value))
         return bin_table(entries)
 
     def _fitted(self) -> Grid:
@@ -387,6 +424,10 @@ class NumericModel:
 
 def _y_log_y(y: Array) -> Array:
     return y * np.log(np.maximum(y, 1e-300))
+
+
+def _root(y: Array) -> Array:
+    return np.sqrt(np.maximum(y, 0.0))
 
 
 def _form(block: ReleasedHistogram, function: Callable[[Array], Array]) -> CellwiseLinear:

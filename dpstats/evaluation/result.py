@@ -40,14 +40,16 @@ class Evaluation(Released):
         About how many complete rows were evaluated, and the standard deviation of the noise in that number.
     metrics : DataFrame
         One row per metric: estimate; std_err, for noise and sampling together; noise_se, known from the law of the
-        noise; sampling_se, by the delta method; low and high, a 95 % interval within the possible range; cells, a bound
-        on the error of the estimate from the linear interpolation within cells.
+        noise; sampling_se, by the delta method; low and high, a 95 % interval within the possible range, wider by the
+        likely error of classes that are coarse; cells, a bound on the error of the estimate from the linear
+        interpolation within cells.
     calibration : DataFrame or None
         Predicted and observed frequency by bins of neighbouring cells.
     roc : DataFrame or None
         False and true positive rate by threshold, with their errors; `auc` is the area under them.
     residuals : DataFrame or None
-        Mean residual (response less prediction) by bins of the fitted value.
+        Mean residual (response less prediction) by bins of the fitted value: of a 0/1 response with the mean prediction
+        of each bin, of numbers with its ends.
     confusion : DataFrame or None
         Rows by response and decision, in the levels of the response.
     guarantee : Guarantee
@@ -123,7 +125,8 @@ class Evaluation(Released):
         if self.calibration is not None:
             tables.append(_bins_table(self.calibration, "Calibration", ("predicted", "observed")))
         if self.residuals is not None and self.calibration is None:
-            tables.append(_bins_table(self.residuals, "Residuals by fitted value", ("fitted", "residual")))
+            names = [name for name in ("fitted", "fitted_from", "fitted_to") if name in self.residuals]
+            tables.append(_bins_table(self.residuals, "Residuals by fitted value", (*names, "residual")))
         guaranteed = guarantee_sentence(
             self.guarantee, "This evaluation is", "; the cost of the model itself is not included"
         )
@@ -197,13 +200,14 @@ class Evaluation(Released):
         return cls(**{**facts, **frames, "guarantee": Guarantee(**facts["guarantee"]), "noise": noise, "notes": notes})
 
 
-def _bins_table(table: pd.DataFrame, title: str, names: tuple[str, str]) -> SimpleTable:
+def _bins_table(table: pd.DataFrame, title: str, names: tuple[str, ...]) -> SimpleTable:
     rows = []
     for label, row in table.iterrows():
         rows.append((label, [f"{row['rows']:,.0f}", *_figures(row, *names)]))
-    headers = ["rows", *names, "noise", "sampling", "[0.025", "0.975]"]
+    headers = ["rows", *(name.removeprefix("fitted_") for name in names), "noise", "sampling", "[0.025", "0.975]"]
     # statsmodels makes the fifth and the sixth column at least 11 wide.
-    return full_width(headers, rows, [8, 10, 9, 8, 11, 11, 9], title=title)
+    widths = [8, 10, 9, 8, 11, 11, 9] if len(names) == 2 else [8, 8, 8, 9, 11, 11, 9, 9]
+    return full_width(headers, rows, widths, title=title)
 
 
 def _confusion_table(table: pd.DataFrame) -> SimpleTable:
@@ -264,13 +268,18 @@ ERRORS_NOTE = (
 WORDS_NOTE = f"{ERRORS_NOTE} On rows that the model was fitted to, metrics are too good."
 PAIR_WORDS_NOTE = f"{ERRORS_NOTE} Rows that a model was fitted to favour it."
 
+WIDE_RANGE = "The declared range of the response"
+"""What the note begins with that says it is too wide for the classes of the histograms."""
+
 METRICS_CLIP = "The metrics clip"
 CLIPS = (METRICS_CLIP, "The model of comparison clips", "mae clips", "pinball clips", BINS_CLIP)
 """What notes begin with that say where numbers are clipped: after all others, but for words that every table has."""
 
 
 def _place(note: str) -> int:
-    """Where a note belongs: those on what was evaluated and on what to do come first."""
+    """Where a note belongs: first a range that is too wide, then those on what was evaluated and on what to do."""
+    if note.startswith(WIDE_RANGE):
+        return -1
     if note.startswith(CLIPS):
         return 2 if "uncertain" not in note and not note.startswith(BINS_CLIP) else 1
     return 3 if note.startswith(ERRORS_NOTE) or note.startswith("The ROC curve") else 0

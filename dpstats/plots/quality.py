@@ -83,17 +83,18 @@ def residuals(evaluation: Any, *, label: str | None = None, caption: bool = True
     >>> dp.plots.residuals(dp.evaluate(fit, adult.data, 1.0)).get_xlabel()
     'fitted value'
     """
-    series = _series(evaluation, "residuals", ["fitted", "residual"], label)
+    series = _series(evaluation, "residuals", ["residual"], label)
     ax = style.new_axes(ax)
     series = _beside(ax, series)
     for one in series:
         if one.place == 0:
             ax.axhline(0.0, linestyle="--", color=style.GREY, linewidth=1.0)
-        _binned(ax, one, "fitted", "residual")
+        _binned(ax, _with_middles(one), "fitted", "residual")
     clipped = any(one.evaluation._bins_clip for one in series)
     long = "Residuals are clipped: a long tail moves all means, too."
     sentences = BARS, long if clipped else "Bars that exclude zero show misfit."
-    labels = "fitted value", "mean residual"
+    middles = any("fitted" not in one.table for one in series)
+    labels = "fitted value (middle of the bin)" if middles else "fitted value", "mean residual"
     # Inside, the bars leave no corner free.
     return _finished(ax, "Residuals", series, *sentences, labels=labels, legend="above", caption=caption)
 
@@ -208,6 +209,14 @@ def _table(evaluation: Any, metric: str, columns: list[str]) -> pd.DataFrame:
     if finite.empty:
         raise ArgumentError("the evaluation's rows do not stand out from the noise: there is nothing to draw")
     return finite
+
+
+def _with_middles(series: Series) -> Series:
+    """Bins of which the mean fitted value is not known are drawn at their middle."""
+    table = series.table
+    if "fitted" in table:
+        return series
+    return replace(series, table=table.assign(fitted=table[["fitted_from", "fitted_to"]].mean(axis=1)))
 
 
 def _binned(ax: Axes, series: Series, across: str, upward: str) -> None:
