@@ -50,11 +50,11 @@ OCTAVES, PLACE = 15, 0.5
 """Of the grid of differences on either side, and the weight of places within its cells."""
 
 PRINTED_LOSSES = {
-    **{"mse": "mean squared error", "mae": "mean absolute error", "pinball": "pinball loss"},
-    **{"deviance": "mean deviance", "log_score": "log score", "brier": "brier score", "accuracy": "error rate"},
+    **{name: name for name in ("mse", "mae", "pinball", "brier")},
+    **{"deviance": "mean deviance", "log_score": "log score", "accuracy": "error rate"},
     "rps": "ranked probability score",
 }
-"""What tables call the losses that are compared, by their names in `metrics=`."""
+"""What tables call the losses that are compared, by their names in `metrics=`; evaluations call the same figures so."""
 
 NO_DIFFERENCE = {
     "r2": "R2 is no mean over rows, and 'mse' compares the same models",

@@ -206,7 +206,7 @@ def _bins_table(table: pd.DataFrame, title: str, names: tuple[str, ...]) -> Simp
         rows.append((label, [f"{row['rows']:,.0f}", *_figures(row, *names)]))
     headers = ["rows", *(name.removeprefix("fitted_") for name in names), "noise", "sampling", "[0.025", "0.975]"]
     # statsmodels makes the fifth and the sixth column at least 11 wide.
-    widths = [8, 10, 9, 8, 11, 11, 9] if len(names) == 2 else [8, 8, 8, 9, 11, 11, 9, 9]
+    widths = [8, 10, 9, 8, 11, 11, 9] if len(names) == 2 else [7, 8, 8, 9, 11, 11, 8, 8]
     return full_width(headers, rows, widths, title=title)
 
 

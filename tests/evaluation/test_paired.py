@@ -248,8 +248,8 @@ def test_what_is_printed_saved_and_loaded(numbers: Any, tmp_path: Path) -> None:
     text = found.summary().as_text()
     assert max(map(len, text.splitlines())) <= 80
     words = " ".join(text.split())
-    assert "Difference of two models: mean squared error first: gaussian, y ~ x second: gaussian, y ~ z + g" in words
-    assert "the first has the smaller mean squared error" in words
+    assert "Difference of two models: mse first: gaussian, y ~ x second: gaussian, y ~ z + g" in words
+    assert "the first has the smaller mse" in words
     assert "Left out: " in words
     assert found.auc is None
     assert found.against == "gaussian, y ~ z + g"
@@ -259,7 +259,7 @@ def test_what_is_printed_saved_and_loaded(numbers: Any, tmp_path: Path) -> None:
     assert again.against == found.against
     assert "against" not in dp.evaluate(numbers[0], frame(500, 7), 1.0).to_dict()  # as older versions stored it
     swapped = dp.evaluate(numbers[1], frame(5000, 7), 1.0, against=numbers[0], metrics=["mse", "MAE"], seed=1)
-    assert "the second has the smaller mean squared error and mean absolute error" in " ".join(swapped.notes)
+    assert "the second has the smaller mse and mae" in " ".join(swapped.notes)
 
 
 def test_files_agree_with_frames(numbers: Any, tmp_path: Path) -> None:
@@ -357,7 +357,7 @@ def test_families_are_compared_by_the_losses_that_both_have() -> None:
     data = frame(3000, 10)
     poisson, normal = dp.poisson("n ~ x", data, 5.0, **GIVEN), dp.ols("n ~ x", data, 5.0, **GIVEN)
     machine, logit = dp.glm("b ~ x", data, 5.0, family="huber_svm", **GIVEN), dp.logit("b ~ x", data, 5.0, **GIVEN)
-    assert list(dp.evaluate(poisson, data, 1.0, against=normal).metrics.index) == ["mean squared error"]
+    assert list(dp.evaluate(poisson, data, 1.0, against=normal).metrics.index) == ["mse"]
     assert list(dp.evaluate(logit, data, 1.0, against=machine).metrics.index) == ["error rate"]
 
 
