@@ -56,7 +56,7 @@ from dpstats.models.supposed_rows import sample_rows, weight_cap
 from dpstats.plan import Plan
 from dpstats.plan.methods import ResponsePurchase, chosen_range_eps, fit_spec, may_take_sums
 from dpstats.plan.plan import rescaled, with_settled_law
-from dpstats.plan.tables import CAPPED_SUMS, method_name
+from dpstats.plan.tables import CAPPED_SUMS, method_name, supposed_columns
 from dpstats.wording import argument, phrase
 
 Vector = NDArray[np.float64]
@@ -289,7 +289,7 @@ def by_rows(plan: Plan, n: object = None) -> pd.DataFrame:
         method = _method(chosen, plan, used) if setting is True else method_name(plan)
         found.append((rows, "bought" if bought else "declared", paid, expected.share, method))
     table = NotedFrame(pd.DataFrame(found, columns=[of, "ranges", "errors", "share", "method"]).set_index(of))
-    notes = []
+    notes = [supposed_columns(plan)] if found else []
     if found and plan.family.response == "binary":
         assert isinstance(plan.design, DesignSpec)
         nothing = KnownColumns.from_arguments(plan.design, None, None)

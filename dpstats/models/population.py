@@ -147,6 +147,11 @@ class KnownColumns:
             single = random.standard_normal(count)
             place = special.ndtr(math.sqrt(prior.shared) * common + math.sqrt(1 - prior.shared) * single)
             of_column = replace(prior, spread=prior.curved) if name in curved else prior
+            if isinstance(ranged, Range) and ranged.inner is not None:
+                # An interval is declared or bought because nearly all rows fill it, which is said of no range.
+                of_column = replace(
+                    of_column, spread=max(of_column.spread, USUAL.spread), off=min(of_column.off, USUAL.off)
+                )
             typical = self.typical.get(name)
             # A declared (0, 1) is 0 or 1, but for an exposure.
             if typical is None and name in parsed.exposures and isinstance(declared, Range) and declared.is_binary:

@@ -65,7 +65,6 @@ from dpstats.plan.tables import (
     plan_tables,
     purchases_text,
     rows_table,
-    supposed_columns,
 )
 from dpstats.privacy.guarantee import Guarantee, check_budget
 from dpstats.privacy.ranges import check_range_eps
@@ -166,7 +165,8 @@ class Plan(Simulated, PlanFacts):
             The share is a cautious forecast, for uninformative rows (narrow, off-centre numbers; rare levels) and the
             declared ranges (docs/proofs/adaptive); `standard_errors` and `dp.sample_size` also forecast for usual
             rows, which show intervals with far fewer. Numbers with typical values are as these say, and rows beyond
-            them are taken off as of normal numbers; those beyond an interval that was bought are not. Of a screened
+            them are taken off as of normal numbers; those beyond an interval that was bought are not. Numbers with
+            ``inner=`` are as usual within it, a standard deviation of 1/6 of its width. Of a screened
             model the widest terms stand for those that will be chosen, and narrower ranges of chosen columns cost their
             part of eps but count as declared. The forecast is then for hardly correlated columns (0.2) and not
             cautious: if chosen columns are more correlated, fewer have an interval. With
@@ -256,7 +256,7 @@ class Plan(Simulated, PlanFacts):
         True
         """
         tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
-        tables += [] if (found := self._outcomes()).empty else [rows_table(found, supposed_columns(self))]
+        tables += [] if (found := self._outcomes()).empty else [rows_table(found)]
         return Summary(tables, [*plan_notes(self, what="A fit by this plan"), *rounding_note(self.objective)])
 
     def _outcomes(self) -> pd.DataFrame:
@@ -274,7 +274,7 @@ class Plan(Simulated, PlanFacts):
         lines = [*banner(guarantee), model_title(self), *facts_lines([modelled_level(self), *facts])]
         if not found.empty:
             told = found.assign(share=found["share"].round(2)).drop_duplicates()  # no line repeats the one above
-            lines += rows_table(told, supposed_columns(self)).as_text().split("\n")
+            lines += rows_table(told).as_text().split("\n")
         delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
         budget = f"Budget: eps {guarantee.eps:.4g}{delta}: {purchases_text(self, self.budget)}."
         notes = [guarantee_note(self, "A fit by this plan"), budget, *main_notes(self)]

@@ -262,36 +262,36 @@ def bought_tables(plan: PlanFacts) -> list[SimpleTable]:
 
 
 def uninformative_columns(plan: PlanFacts) -> list[str]:
-    """What a forecast supposes of columns that explain, in words: of those that no typical values describe."""
+    """What a forecast supposes of columns that explain, in words: of those that nothing declared describes."""
     design = plan.design
     if not isinstance(design, DesignSpec):
         return []
     declared = [design.domain.get(name) for name in design.parsed.exog_columns]
-    unknown = [one for one in declared if isinstance(one, Range) and one.typical is None]
+    unknown = [one for one in declared if isinstance(one, Range) and one.typical is None and one.inner is None]
     numbers = [one for one in declared if isinstance(one, Range) and not one.is_binary]
     narrow = [one for one in numbers if one in unknown]
     rare = any(isinstance(one, Levels) for one in declared) or len(unknown) > len(narrow)
-    which = "numbers" if len(narrow) == len(numbers) else "numbers without typical values"
+    others = " or inner=" if any(one.inner is not None for one in numbers) else ""
+    which = "numbers" if len(narrow) == len(numbers) else f"numbers without typical values{others}"
     return [f"{which} fill little of their ranges"] * bool(narrow) + ["levels are rare"] * rare
 
 
 def supposed_columns(plan: PlanFacts) -> str:
-    """The line that heads a forecast by rows: of chosen columns it is not cautious, as these may be correlated."""
+    """The line that stands at a forecast by rows: of chosen columns it is not cautious, as these may be correlated."""
     supposed = ", ".join(uninformative_columns(plan))
     if plan.screening is not None:
         return f"forecast for hardly correlated columns{f': {supposed}' if supposed else ', as declared'}"
     return f"cautious forecast: {supposed}" if supposed else "forecast for columns as declared"
 
 
-def rows_table(found: pd.DataFrame, supposed: str) -> SimpleTable:
-    """What the number of rows decides, by a forecast for columns that are as `supposed`."""
+def rows_table(found: pd.DataFrame) -> SimpleTable:
+    """What the number of rows decides, below what its forecast supposes."""
     several = ["method"] if found["method"].nunique() > 1 else []
     rows = [
         (f"{rows:,}", [row["ranges"], row["errors"], f"{row['share']:.0%}", *row[several]])
         for rows, row in found.iterrows()
     ]
     title = f"Ranges and standard errors by the number of {found.index.name} that is counted"
-    title += f"\n{supposed}"
     title += "".join(f"\n{line.partition(';')[0]}" for line in found.attrs.get("note", "").split("\n") if line)
     headers, widths = ["ranges", "standard errors", "coefficients with one", *several], [12, 20, 24, 20]
     if several and max(len(name) for name, _ in rows) > len("100,000"):

@@ -67,7 +67,7 @@ def test_by_rows_says_what_it_takes_of_chosen_columns_and_of_intervals() -> None
     assert "cautious forecast" not in str(screened)
     assert "Columns that screen= chooses count as correlated by 0.2" in str(screened)
     plain = dp.plan(formula, {**columns, "y": (0, 1)}, 1.0, inference=True)
-    assert "note" not in plain.by_rows().attrs
+    assert plain.by_rows().attrs["note"] == "cautious forecast: numbers fill little of their ranges"
     inner = dp.plan(formula, {**columns, "x0": dp.Range(0, 100, inner=(5, 30)), "y": (0, 1)}, 1.0, inference=True)
     assert "within inner=" in inner.by_rows().attrs["note"]
 
@@ -79,7 +79,7 @@ def test_the_share_of_events_that_by_rows_assumes_can_be_told() -> None:
     def told(response: Any, **options: Any) -> str:
         plan = dp.plan("y ~ " + " + ".join(columns), {**columns, "y": response}, 1.0, family="binomial", **options)
         note: str = plan.by_rows(10_000).attrs["note"]
-        return note.partition("\n")[0]
+        return note.split("\n")[1]
 
     assert "plan.standard_errors(n, typical={'y': 0.12}) takes the share" in told(bool)
     assert "; dp.Range(0, 1, typical=0.12) for y in the Domain takes the share" in told(bool, screen=2)
@@ -99,6 +99,24 @@ def test_a_forecast_by_rows_supposes_nothing_of_what_is_declared() -> None:
     assert "cautious forecast: numbers without typical values fill little" in supposed(a=unknown, b=known)
     assert "cautious forecast: levels are rare =" in supposed(b=known, g=["u", "v", "w"])
     assert "forecast for columns as declared =" in supposed(b=known)
+    inner = dp.Range(0, 300, inner=(0, 80))
+    assert "forecast for columns as declared All rows count" in supposed(c=inner)
+    assert "cautious forecast: numbers without typical values or inner= fill little" in supposed(a=unknown, c=inner)
+
+
+def test_numbers_fill_the_interval_that_inner_declares_in_a_forecast_by_rows() -> None:
+    """Twelve skewed columns, which have published intervals: as many errors are expected as with typical values."""
+
+    def share(declared: Any) -> float:
+        columns = {f"x{place}": declared for place in range(12)}
+        formula, options = "y ~ " + " + ".join(columns), {"screen": 7, "split": "rows", "inference": True}
+        plan = dp.plan(formula, {**columns, "y": [0, 1]}, 1.0, family="binomial", **options)
+        return float(plan.by_rows(10_000)["share"].iloc[0])
+
+    filled = share(dp.Range(0, 300, inner=(0, 80)))
+    assert filled == pytest.approx(share(dp.Range(0, 300, inner=(0, 80), typical=(35, 80 / 6))), abs=0.1)
+    assert filled > 0.7
+    assert share((0, 80)) < 0.1
 
 
 def test_numbers_of_rows_stand_in_one_line_beside_methods() -> None:
