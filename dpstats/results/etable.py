@@ -30,7 +30,7 @@ from dpstats.results.groups import GroupResults
 from dpstats.results.model import FittedModel
 from dpstats.results.statistics import IVResults, StatisticsResults
 from dpstats.results.stored import Printed, written_text
-from dpstats.results.summary import counted_name, has_exact_noise, rows_text
+from dpstats.results.summary import counted_name, has_exact_noise, place_of_noise, rows_text
 from dpstats.summaries import GAP, WIDTH, Summary, format_number, full_width, with_title, without_lists, wrap_text
 from dpstats.wording import part_of
 
@@ -199,9 +199,9 @@ class ETable(Printed):
                 levels = ", ".join(f"{mark} p < {level:g}" for mark, level in STARS.items())
                 notes.append(f"{levels}, by p-values that account for the privacy noise.")
         if UNIDENTIFIED in brackets:
-            notes.append(
-                f"{UNIDENTIFIED} at this budget: the number above is the coefficient as released, shrunk towards zero."
-            )
+            above = "coefficient as released, shrunk towards zero"
+            above = f"exponential of the {above}" if self.exponentiate else above
+            notes.append(f"{UNIDENTIFIED} at this budget: the number above is the {above}.")
         exact = [one.exact and not self.exponentiate for one in self._columns if not one.errors]
         if any(exact):
             notes.append(
@@ -395,6 +395,11 @@ class Column:
         """Whether the standard deviation of the noise in the coefficients is known exactly."""
         return isinstance(self.fit, GLMResults) and has_exact_noise(self.fit)
 
+    @property
+    def selects(self) -> bool:
+        """Whether a coefficient of zero is one that was left out."""
+        return isinstance(self.fit, GLMResults) and self.fit.selects
+
     @cached_property
     def numbers(self) -> pd.DataFrame:
         """coef, std_error and noise_at_most, a row for each column of the design that is in the model."""
@@ -438,13 +443,15 @@ class Column:
             return _with_error(coef, error) if np.isfinite(error) else (f"{coef:.2g}", UNIDENTIFIED)
         if np.isnan(noise):
             return f"{coef:.4g}", ""
-        return to_the_noise(coef, noise / 10), f"[{to_the_noise(noise, noise)}]" if self.exact else ""
+        shown = to_the_noise(coef, place_of_noise(coef, noise, selects=self.selects))
+        return shown, f"[{to_the_noise(noise, noise)}]" if self.exact else ""
 
     def _ratio_cell(self, name: str, ratio: float, low: float, high: float) -> tuple[str, str]:
         """A ratio and its interval; without errors to the place where the noise is known to be, as coefficients are."""
         if not self.errors:
-            noise = ratio * float(self.numbers["noise_at_most"][name])
-            return (to_the_noise(ratio, noise / 10) if np.isfinite(noise) else f"{ratio:.4g}"), ""
+            coef, noise = map(float, self.numbers.loc[name, ["coef", "noise_at_most"]])
+            place = ratio * place_of_noise(coef, noise, selects=self.selects)
+            return (to_the_noise(ratio, place) if np.isfinite(noise) else f"{ratio:.4g}"), ""
         if not np.isfinite(self.numbers["std_error"][name]):
             return f"{ratio:.3g}", UNIDENTIFIED
         if not (np.isfinite([ratio, low, high]).all() and high > low):

@@ -63,8 +63,10 @@ class Printed:
         return written_text(path, self.summary().as_latex())
 
     def to_html(self, path: str | Path | None = None) -> str:
-        """The summary as HTML, also written to `path` if one is given."""
-        return written_text(path, self.summary().as_html())
+        """The summary as HTML, also written to `path` if one is given, there with its encoding, UTF-8."""
+        text = self.summary().as_html()
+        written_text(path, f'<meta charset="utf-8">\n{text}')
+        return text
 
     def to_markdown(self, path: str | Path | None = None) -> str:
         """The summary as Markdown, also written to `path` if one is given."""

@@ -361,9 +361,8 @@ def bounded_table(results: ReleasedModel, full: bool, title: str | None = None) 
     facts = zip(results.params.items(), results.scaled_params, results.noise_at_most, results.in_model, strict=True)
     rows = []
     for (name, value), scaled, bound, kept in facts:
-        # A bound leaves more digits, of which the noise itself may be less; what a penalty kept is not printed as 0.
-        error = min(bound / 10, abs(value)) if results.selects else bound / 10
-        cells = [to_the_noise(value, error), format_number(scaled), to_the_noise(bound, bound)]
+        shown_error = place_of_noise(value, bound, selects=results.selects)
+        cells = [to_the_noise(value, shown_error), format_number(scaled), to_the_noise(bound, bound)]
         rows += [(name, list(compress(cells, shown)))] if kept else []
     widths, heads = list(compress(headers.values(), shown)), list(compress(headers, shown))
     # Columns stand beside the names and not at the far end of the line.
@@ -373,6 +372,14 @@ def bounded_table(results: ReleasedModel, full: bool, title: str | None = None) 
         line[-1] = f"{line[-1]:>{widths[-1]}}{'':{spare}}"
     widths[-1] += spare
     return full_width(heads, rows, widths, title=title)
+
+
+def place_of_noise(value: float, bound: float, *, selects: bool) -> float:
+    """The error to which a coefficient without a standard error is printed.
+
+    A bound leaves more digits, of which the noise itself may be less; what a penalty kept is not printed as 0.
+    """
+    return min(bound / 10, abs(value)) if selects else bound / 10
 
 
 def has_exact_noise(results: ReleasedModel) -> bool:

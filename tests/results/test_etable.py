@@ -227,7 +227,8 @@ def test_what_is_not_identified_is_marked_in_every_form(rare: dp.GLMResults, tmp
         word += "\n".join(paragraph.text for paragraph in document.paragraphs)
         for text in (str(table), table.to_latex(), table.to_html(), table.to_markdown(), word):
             assert text.count("not identified") == 2, "at the coefficient, and in a note"
-            assert "at this budget: the number above is" in " ".join(text.split())
+            above = "exponential of the coefficient" if exponentiate else "coefficient"
+            assert f"at this budget: the number above is the {above} as released" in " ".join(text.split())
     assert "not identified" not in str(dp.etable([rare], keep=["x"]))
 
 
@@ -320,11 +321,29 @@ def test_tables_are_written_where_a_path_says(fits: dict[str, dp.GLMResults], tm
     """The path was taken for a label, and no file was written."""
     for shown in (dp.etable([fits["paid"]]), fits["paid"]):
         for name in ("to_latex", "to_html", "to_markdown"):
-            path = tmp_path / name
-            assert getattr(shown, name)(path) == getattr(shown, name)() == path.read_text(encoding="utf-8")
+            path, encoding = tmp_path / name, '<meta charset="utf-8">\n' * (name == "to_html")
+            text = getattr(shown, name)(path)
+            assert text == getattr(shown, name)()
+            assert path.read_text(encoding="utf-8") == encoding + text, "a browser guesses the encoding of a file"
         for name in ("to_latex", "to_html", "to_markdown"):
             with pytest.raises(ArgumentError, match="cannot be written"):
                 getattr(shown, name)(tmp_path / "nowhere" / "table")
+
+
+def test_what_a_lasso_kept_is_not_printed_as_zero() -> None:
+    """The bound on its noise alone would print some of the slopes as 0.0, which reads as left out."""
+    rng = np.random.default_rng(3)
+    names = [f"z{place}" for place in range(8)]
+    data = pd.DataFrame(rng.uniform(0, 1, (8000, 8)), columns=names).assign(y=rng.normal(50, 5, 8000))
+    domain = {**dict.fromkeys(names, (0, 1)), "y": (0, 100)}
+    fit = dp.lasso(f"y ~ {' + '.join(names)}", data, 1.0, domain=domain, alpha=1.0, seed=1)
+    kept = fit.params[fit.in_model].drop("Intercept")
+    assert any(float(to_the_noise(value, fit.noise_at_most[name] / 10)) == 0 for name, value in kept.items())
+    lines = dp.etable([fit]).summary().as_text().splitlines()
+    cells = {line.split()[0]: line.split()[1] for line in lines if line.startswith("z")}
+    assert set(cells) == set(kept.index)
+    assert all(float(cell) * kept[name] > 0 for name, cell in cells.items())
+    assert all(cell in str(fit.summary()) for cell in cells.values())
 
 
 def test_ratios_near_one_differ_from_one_and_from_their_ends() -> None:
