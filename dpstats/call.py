@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict, TypeVar, Unpack
 from dpstats.arguments import check_choice, check_flag, safe_repr
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, UncertifiedError
-from dpstats.families import Family, get_family
+from dpstats.families import Family, Gaussian, get_family
 from dpstats.families import from_dict as family_from_dict
 from dpstats.ledger import LedgerLike
 from dpstats.mechanisms.options import LATER, OptionKeywords, Options
@@ -260,6 +260,17 @@ def _automatic(settings: RequestKeywords) -> float:
     return 0.0
 
 
+def _insists_on_errors(request: Request) -> bool:
+    """Whether fit statistics are asked for of plain least squares, which then has errors whatever the rows are."""
+    options = request.options
+    asked = options.fitstats not in (None, 0, "auto")
+    asked |= options.fitstats == "auto" and (options.fitstats_by, options.fitstats_variables) != (None, None)
+    plain = isinstance(request.family, Gaussian) and request.method == "napp" and request.penalty is None
+    plain &= not options.replicates and options.retrieval == "recycle" and options.focus is None
+    plain &= options.unit is None and options.screen is None and options.selection is None
+    return asked and plain and options.inference == "auto"
+
+
 def make_request(*, eps: float, family: str | Family = "gaussian", **arguments: Unpack[RequestKeywords]) -> Request:
     """Check every argument that is not data and freeze them; ArgumentError names the first one not usable, and the fix.
 
@@ -288,6 +299,8 @@ def make_request(*, eps: float, family: str | Family = "gaussian", **arguments: 
         options=Options.from_mapping({name: value for name, value in settings.items() if name not in REQUEST_DEFAULTS}),
         open_method=method == "auto",
     )
+    if _insists_on_errors(request):
+        request = replace(request, options=replace(request.options, inference=True))
     if request.options.unit is not None and delta > 0:
         raise ArgumentError(
             f"delta must be 0 with a unit, got {delta!r}: the proof for persons covers pure epsilon only"

@@ -505,7 +505,7 @@ class Fault(NamedTuple):
         missing = "make these cells missing" if self.response else dropped
         return (
             f"compare the codebook: declare a wider range, or {missing} if the values are codes for missing, such as "
-            f"999{self._two_codes}"
+            f"{-9 if self.kind == 'below' else 999}{self._two_codes}"
         )
 
     @property

@@ -226,7 +226,8 @@ class Options:
     fitstats : float, "auto" or None
         Share of eps that buys fit statistics together with standard errors (docs/guide/results): the number of rows, R2
         or the deviance explained, and the averages for marginal effects. "auto" spends 0.05 where they are offered, and
-        the plan states where they are not; 0 and None buy none.
+        the plan states where they are not; 0 and None buy none. Plain least squares that is asked for them has
+        ``inference=True`` too, and fits by the objective; without them it may release sums (docs/guide/summary).
     fitstats_variables : str, list of str or dict, optional
         Variables whose changes `comparisons` averages over the rows: a dict has the steps of numbers, ``{"age": 10,
         "sex": None}``, and a list steps of 1. They take two thirds of the share of fit statistics. By default every

@@ -318,8 +318,8 @@ def cap_note(plan: PlanFacts) -> list[str]:
         if plan.response is None:
             uncapped = " The cap follows the declared range, as no interval of the response was bought. A narrower "
             uncapped += "range or more eps gives smaller standard errors."
-        uncapped += " If the standard deviation of all residuals is public, 3 to 4 times this value often gives "
-        uncapped += f"smaller standard errors ({cap})."
+        uncapped += " If no long tail is expected and the standard deviation of all residuals is public, 3 to 4 times "
+        uncapped += f"this value often gives smaller standard errors ({cap})."
     if plan.completed or not is_open_least_squares(request):
         return [f"{settled}{uncapped}"]
     counts, of = plan.counts, request.options.record.of
@@ -601,14 +601,23 @@ def rounding_note(stage: StagePlan) -> list[str]:
 def fit_statistics_note(plan: PlanFacts) -> list[str]:
     """What is bought of the fit of the whole model, or why it cannot be beside errors."""
     if plan.fitstats is not None:
-        figure = "R2" if plan.family.link == "identity" else "the deviance explained"
-        names = [name for name, _ in plan.fitstats.variables or ()]
-        changes = f"changes of {', '.join(names)}" if names else "changes of factors"
-        named = "the averages for marginal effects" if not names and plan.fitstats.by is None else changes
-        groups = "" if plan.fitstats.by is None else f", and averages by the levels of {plan.fitstats.by}"
+        bought, by, proof = plan.fitstats, plan.fitstats.by, cite_proof("docs/proofs/fit_statistics")
+        groups = "" if by is None else f", and averages by the levels of {by}"
+        if plan.family.link == "identity":
+            # A change of a variable is a coefficient: nothing is averaged for it.
+            figures = "the number of rows and R2"
+            other = (
+                " Fit statistics of a linear model need a fit by the objective. Without them a fit of enough rows may "
+                "release sums, which have R2 and the number of rows at no charge."
+            )
+        else:
+            names = [name for name, _ in bought.variables or ()]
+            changes = f"changes of {', '.join(names)}" if names else "changes of factors"
+            named = "the averages for marginal effects" if not names and by is None else changes
+            figures, other = f"the number of rows, the deviance explained and {named}", ""
         return [
-            f"{plan.fitstats.eps:.4g} of eps buys the number of rows, {figure} and {named}, "
-            f"each with its standard error{groups} (fitstats; proof: {cite_proof('docs/proofs/fit_statistics')})."
+            f"{bought.eps:.4g} of eps buys {figures}, each with its standard error{groups} (fitstats; proof: "
+            f"{proof}).{other}"
         ]
     if plan.request.options.fitstats != "auto" or plan.stages[-1].plan.information is None:
         return []

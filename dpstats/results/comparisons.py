@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_choice, safe_repr
+from dpstats.arguments import check_choice, near_miss, safe_repr
 from dpstats.domain import Range
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.formula.design import DesignSpec
@@ -24,6 +24,7 @@ from dpstats.plan import Plan
 from dpstats.plan.methods import no_averages
 from dpstats.results.contrasts import TESTED
 from dpstats.results.fit_statistics import (
+    LEAST_MEAN_SDS,
     Average,
     Effect,
     FitStatistics,
@@ -37,6 +38,7 @@ from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.wording import argument
 
 Vector = NDArray[np.float64]
+Ends = tuple[float, float]
 Comparison = Literal["difference", "ratio"]
 
 
@@ -91,6 +93,13 @@ class PrivateRows:
             raise self._not_bought("", f"{bought} buys them, and {by} names variables")
         return self.statistics
 
+    def _by_a_factor(self) -> str:
+        """What buys the average prediction over all rows."""
+        factors = [one.column_name for one in formula_variables(self.plan.design).values() if one.factor is not None]
+        if not factors:
+            return f"{argument('fitstats_by')} buys them once a factor is in the formula"
+        return f"{argument('fitstats_by', factors[0])} in the call of the fit buys them"
+
     def groups(self, by: str | None) -> dict[Any, int | None]:
         """The groups by their levels, or all rows."""
         if by is None:
@@ -98,15 +107,15 @@ class PrivateRows:
         variable, statistics = find_variable("by", self.plan.design, by, groups=True), self.statistics
         bought = None if statistics is None else statistics.functions.by
         if bought is None or variable.factor is None or bought.columns != variable.factor.columns:
-            raise self._not_bought(f" by {by!r}", f"{argument('fitstats_by', by)} buys them")
+            bought_by = argument("fitstats_by", variable.column_name)
+            raise self._not_bought(f" by {by!r}", f"{bought_by} in the call of the fit buys them")
         return {level: place for place, level in enumerate(variable.levels)}
 
     def fitted(self, group: int | None) -> Average:
         """The average prediction as the rows are."""
-        statistics = self.bought_sums()
-        average = statistics.fitted_mean(group)
+        average = None if self.statistics is None else self.statistics.fitted_mean(group)
         if average is None:
-            raise self._not_bought("", f"{argument('fitstats_by')} with a factor buys them")
+            raise self._not_bought("", self._by_a_factor())
         if self.plan.family.link != "identity":
             return average
         middle, half = self.plan.design.response_scaling()
@@ -115,13 +124,15 @@ class PrivateRows:
 
     def level(self, variable: Variable, place: int, group: int | None) -> Average:
         """The average prediction were all rows of a level."""
-        statistics, factor = self.bought_sums(), variable.factor
+        factor = variable.factor
         assert factor is not None
         if self.plan.family.link == "identity":
+            # The difference of two levels is a coefficient, so that none of both is ever summed.
             raise NotReleasedError(
-                f"{self.name} of {variable.name!r} over the rows are not bought for an identity link; comparisons has "
-                f"the differences between levels; {HINT}"
+                f"{self.name} of {variable.name!r}: in a linear model no call buys them over the rows; comparisons has "
+                f"the differences between levels, and {HINT}"
             )
+        statistics = self.bought_sums()
         if all(factor.columns != bought.columns for bought in statistics.functions.factors):
             raise self._not_bought_of(variable, None)
         return statistics.level_mean(factor, factor.columns[place - 1] if place else None, group)
@@ -140,6 +151,9 @@ class PrivateRows:
         rows = no_averages(self.plan.request.options, self.plan.design)
         if rows is not None:
             return NotReleasedError(f"{self.name}{of_what}: averages over the rows are not offered {rows}; {HINT}")
+        if self.plan.family.link == "identity":
+            bought = f"averages over the rows of the fit were not bought: {remedy}"
+            return NotReleasedError(f"{self.name}{of_what}: {HINT}; {bought}")
         return NotReleasedError(f"{self.name}{of_what}: averages over the rows were not bought; {remedy}; {HINT}")
 
     def _not_bought_of(self, variable: Variable, step: float | None) -> NotReleasedError:
@@ -149,6 +163,11 @@ class PrivateRows:
     def knows(self, group: int | None) -> bool:
         """Whether a group stands out from its noise."""
         return self.bought_sums().knows(group)
+
+    def ends(self, average: Average, group: int | None, alpha: float, bounds: tuple[float, float]) -> Ends | None:
+        """The interval of an average within bounds; None where hardly a row is in the group, by its noisy number."""
+        statistics = self.bought_sums()
+        return statistics.ends(average, group, alpha, bounds) if statistics.knows(group, LEAST_MEAN_SDS) else None
 
     def half_widths(self, parts: list[tuple[Average, float]], group: int | None) -> HalfWidth:
         """Half the width of the interval of a combination of averages."""
@@ -181,12 +200,27 @@ class PublicRows:
 
     def at(self, group: int | None, **cells: Any) -> Average:
         """The average prediction of a group's rows with some columns replaced."""
-        frame = self.frame if group is None else self.frame[pd.factorize(self.frame[self.by])[0] == group]
+        frame = self.frame if group is None else self._rows_of(group)
         exog, added = self.model_rows(frame.assign(**cells))
         if not len(exog):
-            raise ArgumentError("newdata has no complete row; pass the columns of the formula within the Domain")
+            raise ArgumentError(self._why_empty(self.frame if group is None else self._rows_of(group)))
         eta = exog @ debiased_params(self.errors) + added
         return Average(float(self.mean(eta).mean()), {}, derivative(self.mean, eta) @ exog / len(exog))
+
+    def _rows_of(self, group: int) -> pd.DataFrame:
+        return self.frame[pd.factorize(self.frame[self.by])[0] == group]
+
+    def _why_empty(self, frame: pd.DataFrame) -> str:
+        """What is wrong with rows of which none has an average."""
+        for name, declared in self.domain.items():
+            if name in frame and isinstance(declared, Range) and declared.drops:
+                numbers, (low, high) = pd.to_numeric(frame[name], errors="coerce"), declared.interval
+                if numbers.notna().any() and not numbers.between(low, high).any():
+                    return (
+                        f"newdata has {name!r} outside of ({low:g}, {high:g}), beyond which the fit left rows out, in "
+                        "every row to be averaged; pass rows within it"
+                    )
+        return "newdata has no complete row; pass the columns of the formula within the Domain"
 
     def fitted(self, group: int | None) -> Average:
         """The average prediction as the rows are."""
@@ -259,6 +293,11 @@ class PublicRows:
     def knows(self, group: int | None) -> bool:
         """Public rows have no noise."""
         return True
+
+    def ends(self, average: Average, group: int | None, alpha: float, bounds: tuple[float, float]) -> Ends:
+        """The interval of an average within bounds."""
+        half = self.half_widths([(average, 1.0)], group)(alpha)
+        return max(average.value - half, bounds[0]), min(average.value + half, bounds[1])
 
     @property
     def note(self) -> str:
@@ -362,6 +401,14 @@ class Comparer:
             number = Variable(name, name, None, (), -1, 0.0, alone=False)
             found = formula_variables(design).get(name, number)
             return found if self._is_of_public_cells(name, found) else number
+        named = [one.name for one in formula_variables(design).values()]
+        if isinstance(self.source, PublicRows) and known and name not in named:
+            columns = [column for column in known if column in self.source.read]
+            near = near_miss(name, columns)
+            raise ArgumentError(
+                f"variables must name a column that the model reads: {', '.join(columns)}; got {safe_repr(name)}"
+                f"{'' if near is None else f': did you mean {near!r}?'}"
+            )
         return find_variable("variables", design, name, alone=private)
 
     def _is_of_public_cells(self, name: str, variable: Variable) -> bool:
@@ -419,11 +466,11 @@ class Comparer:
     def _prediction_columns(self, average: Average, group: int | None, alpha: float) -> dict[str, float]:
         """The columns of a table, with the interval within the range of a mean."""
         low, high = {"logit": (0.0, 1.0), "log": (0.0, math.inf)}.get(self.plan.family.link, (-math.inf, math.inf))
-        if not self.source.knows(group):
+        ends = self.source.ends(average, group, alpha, (low, high))
+        if ends is None:
             return {"estimate": math.nan, "std_error": math.inf, "conf_low": low, "conf_high": high}
         effect = Effect(average.value, self.source.half_widths([(average, 1.0)], group))
-        half = effect.half_width(alpha)
-        values = (effect.value, effect.se, max(effect.value - half, low), min(effect.value + half, high))
+        values = (min(max(effect.value, low), high), effect.se, *ends)
         return dict(zip(("estimate", "std_error", "conf_low", "conf_high"), values, strict=True))
 
 

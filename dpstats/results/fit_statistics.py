@@ -39,13 +39,15 @@ LIGHTEST = 0.05
 LEAST_MEAN = 1e-3  # the least distance of a mean response from the ends of its range
 LARGEST_EFFECT = 300.0  # of a level on the linear predictor, so that its exponential is finite
 LAPLACE = math.log(1 / LEVEL) / math.sqrt(2)  # the 95 % point of Laplace noise, in standard deviations
-LEAST_GROUP_SDS = 4.0  # averages over a group need a count of more standard deviations of its noise
+LEAST_GROUP_SDS = 4.0  # comparisons over a group need a count of more standard deviations of its noise
+LEAST_MEAN_SDS = 1.0  # predictions of a group need so many: their interval holds for any count (section 5)
 DISTANCE_SDS = 3.0  # a mean response nearer to the guess, in standard deviations of its noise, counts as equal
 BEYOND_SDS = 0.5  # rows beyond the cap count if their number exceeds so many standard deviations of its noise
 BEYOND_EXCESS = 1.5  # the most by which squares of rows beyond the cap exceed the cap's, on average, over it
 STEP = 1e-4  # of numerical derivatives, in the linear predictor
 LEAST_QUANTILE, LEAST_LEVEL = 1e-9, math.exp(-700.0)  # of the p-values that are sought
 LEAST_WIDTH = 1e-300  # a divisor is at least this
+FARTHEST = 1e6  # an end of an interval is sought within so many half-widths
 CANCELLED = 1e-12  # a weight of a coefficient below this share of the largest one is rounding
 
 
@@ -272,10 +274,10 @@ class FitStatistics:
         """Whether the number of rows stands out from its noise."""
         return self.sums.count > 2 * self.sums.count_sd
 
-    def knows(self, group: int | None) -> bool:
+    def knows(self, group: int | None, least: float = LEAST_GROUP_SDS) -> bool:
         """Whether averages over a group are known: it stands out from the noise, and some simulated rows are in it."""
         count, deviation = self.sums.number(group)
-        return count > LEAST_GROUP_SDS * deviation and bool(self._shares(group).any())
+        return count > least * deviation and bool(self._shares(group).any())
 
     def _shares(self, group: int | None) -> Vector:
         """The made-up rows' shares of all rows, or of one group, shape (m,)."""
@@ -592,8 +594,36 @@ class FitStatistics:
         """Which coefficients theta' have a bounded interval, shape (p,)."""
         return np.isfinite(self.estimates.contrasts(np.eye(self.estimates.size)).se)
 
-    def half_widths(self, parts: Sequence[tuple[Average, float]], group: int | None = None) -> HalfWidth:
-        """The half-width of the interval of a combination of averages, by alpha.
+    def ends(
+        self, average: Average, group: int | None, alpha: float, bounds: tuple[float, float]
+    ) -> tuple[float, float]:
+        """The interval of an average within bounds: the values from which noise explains its distance (Fieller).
+
+        Noise in the number of rows moves it in proportion to the value, not to the estimate. The one at the estimate
+        is too short where that number was too high.
+        """
+
+        def excess(distance: float) -> float:
+            half = self.half_widths([(average, 1.0)], group, distance)(alpha)
+            return -1.0 if math.isinf(half) else abs(distance) - half
+
+        start = self.half_widths([(average, 1.0)], group)(alpha)
+        found = []
+        for side, bound in zip((-1.0, 1.0), bounds, strict=True):
+            farthest = start if math.isinf(bound) else max(side * (bound - average.value), 0.0)
+            while math.isinf(bound) and excess(side * farthest) <= 0 and farthest < FARTHEST * start:
+                farthest *= 2
+            end = bound
+            if farthest > 0 and excess(side * farthest) > 0:
+                distance = optimize.brentq(lambda one, side=side: excess(side * one), 0.0, farthest, xtol=1e-6 * start)
+                end = average.value + side * float(distance)
+            found.append(min(max(end, bounds[0]), bounds[1]))
+        return found[0], found[1]
+
+    def half_widths(
+        self, parts: Sequence[tuple[Average, float]], group: int | None = None, distance: float = 0.0
+    ) -> HalfWidth:
+        """The half-width of the interval of a combination of averages, by alpha, at a distance from its estimate.
 
         Infinite where every row has a level, or takes a step, whose coefficient is not identified. Those that a few
         rows have hardly move an average: the made-up rows have none of them.
@@ -609,7 +639,9 @@ class FitStatistics:
             for place, weight in average.parts.items():
                 weights[place] = weights.get(place, 0.0) + factor * weight
         inner = np.where(self.estimates.identified.active, row @ self.errors.basis, 0.0)
-        return contrast_width(self.estimates, inner, self.width_of(self.moves(weights, group)))
+        moves = self.moves(weights, group)
+        moves = moves._replace(by_count=moves.by_count - distance / self.sums.rows(group))
+        return contrast_width(self.estimates, inner, self.width_of(moves))
 
 
 def _variance(values: Vector, shares: Vector) -> float:

@@ -295,11 +295,18 @@ def _cap_kept(plan: Plan) -> str:
         return ""
     low, high = design.response.low, design.response.high
     capped = f" No narrower cap found: residuals are capped at {in_units(cap)}, which"
-    public = f"{argument('residual_cap')}, with 3 to 4 times the residuals' standard deviation if that is public"
+    public = (
+        f"{argument('residual_cap')}, with 3 to 4 times the residuals' standard deviation, if that is public and no "
+        "long tail is expected (with one, it biases slopes)"
+    )
+    reason = (
+        "A noisy histogram showed no two tails within this cap: large residuals lie on one side, or are too few at "
+        "this eps."
+    )
     if response.one_tail and ONE_TAIL * (response.high - response.low) < high - low:
         return (
             f"{capped} is {cap / (response.high - response.low):.2g} times the width of the response's bought interval "
-            f"({response.low:.6g}, {response.high:.6g}). Smaller standard errors: {public}."
+            f"({response.low:.6g}, {response.high:.6g}). {reason} Smaller standard errors: {public}."
         )
     follows = f"{capped} follows from the response's declared range ({low:.6g}, {high:.6g})."
     if plan.counts is not None and any(fault.response for fault, _, _ in plan.counts.named):
@@ -307,7 +314,7 @@ def _cap_kept(plan: Plan) -> str:
     column, *others = design.parsed.response_columns
     typed = phrase(f"domain={{{column!r}: (low, high)}}", shell=f"{column!r}: {{range: [low, high]}}")
     declare = "" if others else f" ({typed})"
-    return f"{follows} A narrower range{declare} gives smaller standard errors. So does {public}."
+    return f"{follows} {reason} A narrower range{declare} gives smaller standard errors. So does {public}."
 
 
 def risk_note(results: ReleasedModel, n: int | None) -> list[str]:

@@ -995,3 +995,12 @@ def test_a_saved_fit_keeps_that_a_column_has_two_text_levels() -> None:
     assert "compare the spelling" in str(fit)
     assert "if bool is declared" not in str(fit)
     assert str(stored) == str(fit)
+
+
+def test_the_code_that_a_message_names_lies_where_the_cells_do() -> None:
+    data = coded(6_000)
+    low = data.assign(age=np.where(np.random.default_rng(1).random(len(data)) < 0.1, -9, np.clip(data["age"], 18, 90)))
+    found = " ".join(dp.check("y ~ age + x", low, PUBLIC, 2.0, seed=1).findings)
+    assert "below the declared range (18, 90)" in found
+    assert "such as -9" in found
+    assert "999" not in found
