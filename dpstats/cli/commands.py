@@ -225,6 +225,8 @@ def _loaded(path: Path) -> GLMResults | Check | Evaluation:
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
         kind = facts.get("kind", "GLMResults") if isinstance(facts, dict) else ""
+    except FileNotFoundError as error:
+        raise DataError(f"file: there is no file {str(path)!r}") from error
     except (OSError, UnicodeError, ValueError) as error:
         raise DataError(f"file: {path} does not hold released values; check the path") from error
     for found in (GLMResults, Check, Evaluation):

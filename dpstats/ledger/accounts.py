@@ -306,7 +306,11 @@ def check_price(
         signature = _quota_advice(quotas, analyst)
     if short:
         remaining = ledger_left if quota is None else ledger_left.least(quota)
-        raise _budget_exceeded(f"what remains of {' and of '.join(short)}", remaining, facts, signature)
+        what = f"what remains of {' and of '.join(short)}"
+        if price.delta and not facts.delta:
+            none = "the ledger has no delta: pass delta=0, or make a ledger with a delta"
+            raise BudgetExceeded(f"the charge exceeds {what}: {none} (nothing was charged or released)")
+        raise _budget_exceeded(what, remaining, facts, signature)
 
 
 def _quota_advice(quotas: Mapping[str | None, Quota], analyst: str | None) -> str:

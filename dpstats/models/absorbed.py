@@ -216,9 +216,13 @@ class AbsorbedModel(Printed):
         units, spread = design.scale[plan.part.positions], np.sqrt(np.diag(covariance))
         factor = np.where(np.isin(plan.part.positions, design.packing.numbers), np.sqrt(12) * TYPICAL, 1.0)
         ranges = {name: one for name in self.names if isinstance(one := design.domain.get(name), Range)}
+        numeric = [self.names[at] for at in np.flatnonzero(np.isin(plan.part.positions, design.packing.numbers))]
         for name, sd in (within_sd or {}).items():
-            if name not in ranges or not is_number(sd) or sd <= 0:
-                raise ArgumentError(f"within_sd: {safe_repr(name)} must be a numeric column with a positive number")
+            if name not in numeric:
+                known = f"the numeric ones are {', '.join(map(repr, numeric))}"
+                raise ArgumentError(f"within_sd: {safe_repr(name)} must be the name of a numeric coefficient; {known}")
+            if not is_number(sd) or sd <= 0:
+                raise ArgumentError(f"within_sd: {name!r} must have a positive number, got {safe_repr(sd)}")
         usual = {
             name: BINARY if one.is_binary else TYPICAL * (one.interval[1] - one.interval[0])
             for name, one in ranges.items()

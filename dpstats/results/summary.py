@@ -412,7 +412,7 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     told = [*ratios_note(results), *([] if first else missing)]
     unlike = pvalues_note(results)
     # The line above the table has the cap too.
-    notes = [*unadjusted_note(results), *([*told, *unlike, *capped] if unlike else [*capped, *told])]
+    notes = [*told, *unlike, *capped] if unlike else [*capped, *told]
     notes += [*design, *cut_points_note(results), *limit_note(plan), *wording_notes(results)]
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings on the same rows; the budget covers the whole tuning.", *notes]
@@ -427,7 +427,9 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     # A Domain that is wrong comes before what its fit is.
     advised = " ".join(advised_notes(plan))
     wrong = [*wide_response_note(results), *(missing if first else [])]
-    return [*weak_guarantee_note(plan), *large, *([advised] if advised else []), *wrong, *notes]
+    # Nobody may read p-values of chosen columns without the word on the choice.
+    first = [*weak_guarantee_note(plan), *unadjusted_note(results)]
+    return [*first, *large, *([advised] if advised else []), *wrong, *notes]
 
 
 def _mostly_blank(results: ReleasedModel) -> bool:

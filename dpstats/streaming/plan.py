@@ -17,7 +17,7 @@ from dpstats.arguments import is_number, is_whole
 from dpstats.cached import cached_property
 from dpstats.domain import Range
 from dpstats.errors import ArgumentError
-from dpstats.families import Family, Poisson
+from dpstats.families import Family, NegativeBinomial, Poisson
 from dpstats.families.poisson import CAP_SHARE
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import WideFrame
@@ -366,8 +366,8 @@ class StreamPlan:
         ]
         if unit is not None:
             notes.append(
-                f"The stream cannot check this: the caller must ensure that no {unit} has more rows. The guarantee "
-                f"of a {unit} with more rows is weaker."
+                f"The stream cannot check this: the caller must ensure that no {unit} has more rows. For one that "
+                "has, the guarantee is weaker."
             )
         if self.design.weights is not None:
             notes.append(
@@ -376,10 +376,11 @@ class StreamPlan:
         if self.horizon is None:
             notes.append("The noise does not grow: the stream may run for ever.")
         if self.method == "renewable":
+            strong = "" if isinstance(self.family, Poisson | NegativeBinomial) else " (probabilities near 0 or 1)"
             notes.append(
-                "The rows of a tick are linearised at the coefficients released before it. With a strong signal "
-                "(probabilities near 0 or 1) this is inaccurate for the first ticks. Up to half of the ticks are "
-                "left out if the released coefficients show this; between(a, b) leaves out more at no charge."
+                "The rows of a tick are linearised at the coefficients released before it. With a strong "
+                f"signal{strong} this is inaccurate for the first ticks. Up to half of the ticks are left out if the "
+                "released coefficients show this; between(a, b) leaves out more at no charge."
             )
         notes.append(
             f"Predictions are for {self.rows_guess:,.0f} rows a tick (rows_guess) and coefficients of norm "

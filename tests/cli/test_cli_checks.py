@@ -84,7 +84,7 @@ def test_saved_values_are_shown(folder: Path, capfd: pytest.CaptureFixture[str])
     assert main(["show", "fit.json", "--full"]) == 0
     assert "Noise in the objective" in capfd.readouterr().out
     for arguments, words in (
-        (["none.json"], "check the path"),
+        (["none.json"], "there is no file 'none.json'"),
         (["adult.yaml"], "check the path"),
         (["check.json", "--full"], "--full is for a fit"),
         (["check.json", "--exponentiate", "--json"], "--exponentiate is for a fit"),

@@ -300,6 +300,16 @@ def test_a_check_of_an_absorbed_factor_is_of_the_other_columns_and_of_its_missin
     assert [fault.kind for fault in logistic.faults if fault.ungrouped] == ["missing"]
 
 
+def test_a_forecast_takes_the_spread_of_any_numeric_coefficient() -> None:
+    plan = dp.plan("y ~ x + I(z**2) | firm", DOMAIN, 1.0)
+    narrow, wide = (plan.standard_errors(20_000, 4000, within_sd={"I(z ** 2)": sd}).std_error for sd in (1.0, 10.0))
+    assert narrow["I(z ** 2)"] > 3 * wide["I(z ** 2)"]
+    with pytest.raises(ArgumentError, match=r"the numeric ones are 'x', 'I\(z \*\* 2\)'"):
+        plan.standard_errors(20_000, 4000, within_sd={"z": 1.0})
+    with pytest.raises(ArgumentError, match="'x' must have a positive number, got -1"):
+        plan.standard_errors(20_000, 4000, within_sd={"x": -1})
+
+
 def test_what_a_forecast_assumes_is_printed_until_it_is_described() -> None:
     plan = dp.plan("y ~ x + z + C(year) | firm", DOMAIN, 1.0, unit="firm")
     usual = plan.standard_errors(20_000, 4000)

@@ -494,3 +494,7 @@ def test_a_refusal_speaks_of_delta_where_there_is_one(path: Path | str, delta: f
     ledger = Ledger(path, dataset="d", eps=0.5, delta=delta)
     with pytest.raises(BudgetExceeded, match=re.escape(said)):
         ledger.charge(Guarantee(0.75), label="too much")
+    if not delta:
+        with pytest.raises(BudgetExceeded, match="the ledger has no delta: pass delta=0, or make"):
+            ledger.charge(Guarantee(0.25, 1e-6), label="with a delta")
+        assert ledger.remaining.eps == 0.5

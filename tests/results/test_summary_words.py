@@ -877,3 +877,16 @@ def test_what_a_mostly_blank_table_lacks_stands_before_lost_rows() -> None:
         assert found is not None
         assert found[0] == first
         assert "are lost to `s" in text
+
+
+def test_no_note_takes_the_place_of_the_word_on_selection() -> None:
+    """p-values of columns that the same rows chose, beside a column that loses rows and one that is clipped."""
+    random = np.random.default_rng(0)
+    data = {f"x{place}": random.uniform(0, 100, 8000) for place in range(5)}
+    data["y"] = (random.random(8000) < data["x0"] / 100).astype(float)
+    data["x0"][:800], data["x1"][1000:2000] = np.nan, 999
+    domain = {**dict.fromkeys(data, (0, 100)), "y": (0, 1)}
+    formula = "y ~ x0 + x1 + x2 + x3 + x4"
+    fit = dp.logit(formula, data, 2.0, domain=domain, screen=3, inference=True, check_share=0.1, seed=1)
+    notes = " ".join(str(fit.summary()).split("Budget:")[1].split())
+    assert notes.index("Not adjusted for selection") < notes.index("are lost to `x0`")
