@@ -144,7 +144,9 @@ def formula_error(
             domain=adult.domain,
             adjacency=adjacency,
         )
-        predicted = fitted.predict(frame.iloc[test]).to_numpy()
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="newdata: .* have no value of")
+            predicted = fitted.predict(frame.iloc[test]).to_numpy()
         known = ~np.isnan(predicted)
         return float(np.mean((predicted[known] >= 0.5) != positive[test][known]))
 

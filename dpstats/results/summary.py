@@ -451,7 +451,7 @@ def ratios_note(results: ReleasedModel) -> list[str]:
     highest = plan.design.offset_high
     for term in plan.design.terms:
         own = results.scaled_params[term.columns]
-        highest += term.l1 * float(own[0] if term.name == "Intercept" else np.max(np.abs(own)))
+        highest += term.l1 * float(own[0] if term.name == "Intercept" else np.max(np.abs(own), initial=0.0))
     cap, most = plan.family.curvature_bound, in_units(plan.family.lipschitz)
     if not highest < math.log(cap):
         return notes

@@ -254,7 +254,10 @@ def _split(data: Any, books: Books) -> Shown:
 def _evaluated(formula: str, family: str) -> Callable[[Any, Books], Shown]:
     def call(data: Any, books: Books) -> Shown:
         found = dp.evaluate(_fitted(formula, family), data, 1.0, seed=SEED)
-        return repr((found.guarantee, found.model)), repr(found.to_dict())
+        # The number of rows left out is released, and named in a note: a missing row is to move nothing else.
+        facts = {**found.to_dict(), "rows_left_out": None}
+        facts["notes"] = [note for note in facts["notes"] if not note.startswith("Left out: ")]
+        return repr((found.guarantee, found.model)), repr(facts)
 
     return call
 
@@ -320,14 +323,13 @@ def _fitted(formula: str, family: str) -> Any:
 
 
 def _predicted(formula: str, family: str, data: Any, which: str = "mean") -> Any:
-    """Predictions without the one warning that they have: rows whose level is not declared, of a frame of the caller.
+    """Predictions without the warnings that they have: of missing cells and of levels that are not declared.
 
-    It names column and number of rows, which the predictions show too; any other warning is a finding.
+    They name column and number of rows of a frame of the caller, as the predictions do; any other is a finding.
     """
     with warnings.catch_warnings():
-        warnings.filterwarnings(
-            "ignore", message=r"newdata: [\d,]+ of [\d,]+ rows have a level of '\w+' that the Domain"
-        )
+        for fault in (r"a level of '\w+' that the Domain", "no value of"):
+            warnings.filterwarnings("ignore", message=rf"newdata: [\d,]+ of [\d,]+ rows have {fault}")
         return _fitted(formula, family).predict(data, which)
 
 
