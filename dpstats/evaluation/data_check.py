@@ -38,7 +38,7 @@ from dpstats.formula.syntax import absorbed_factor
 from dpstats.ledger import LedgerLike, with_domain
 from dpstats.models.release import Release, check_unit, counted_tables
 from dpstats.models.sources import model_formula
-from dpstats.plan.methods import trimmable
+from dpstats.plan.methods import narrowed_unasked
 from dpstats.quiet import hide_frames
 
 _log = logging.getLogger("dpstats")
@@ -179,7 +179,7 @@ def check(
             count=kind.response == "count",
             advice=advised,
             absorbed=absorbed,
-            trimmable=() if absorbed is not None else trimmable(parsed, known),
+            trimmable=() if absorbed is not None else narrowed_unasked(parsed, known),
         )
 
     return Release(

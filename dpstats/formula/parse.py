@@ -26,6 +26,9 @@ from dpstats.wording import argument
 __all__ = ["Factor", "Formula", "parse"]
 
 
+SPLINES = frozenset({"bs", "cr", "cc", "te"})
+"""Transforms that have knots over the ranges of their columns."""
+
 LOGARITHM = re.compile(r"(np\.)?log\(")
 
 
@@ -85,6 +88,13 @@ class Formula:
         read = Counter(name for node in factors.values() for name in columns_of(node))
         bent = {name for node in factors.values() if isinstance(node, Transform) for name in columns_of(node)}
         return bent | {name for name, times in read.items() if times > 1}
+
+    @property
+    def knotted_columns(self) -> set[str]:
+        """Columns that a spline reads, whose knots lie over the declared range."""
+        nodes = [factor.node for term in self.terms for factor in term]
+        splines = [node for node in nodes if isinstance(node, Transform) and node.name in SPLINES]
+        return {name for node in splines for name in columns_of(node)}
 
     @property
     def untransformed_columns(self) -> set[str]:

@@ -43,8 +43,8 @@ from dpstats.plan.methods import (
     may_cap_persons,
     may_take_statistics,
     may_take_sums,
+    narrowed_unasked,
     response_purchase,
-    trimmable,
 )
 from dpstats.plan.methods import (
     interval_share as share_of_response,
@@ -108,7 +108,7 @@ def affordable(plan: Plan, rows: float | None) -> Plan:
 def offered_intervals(request: Request, design: DesignSpec) -> tuple[str, ...]:
     """The columns whose declared ranges a plan may narrow, as it is for the number of rows to say."""
     asked = request.options.ranges is not None or request.method == "statistics"  # of the declared response and ranges
-    return () if asked else trimmable(design.parsed, design.domain)
+    return () if asked else narrowed_unasked(design.parsed, design.domain)
 
 
 def with_intervals(plan: Plan, names: tuple[str, ...], rows: float) -> Plan:

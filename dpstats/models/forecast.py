@@ -124,6 +124,8 @@ class Forecast:
     # Whether errors are those that nineteen in twenty fits stay below, of rows that are described.
     unlucky: bool = field(default=False, kw_only=True)
     alike: bool = field(default=False, kw_only=True)  # whether the rows of a person are supposed to be
+    # Whether columns are supposed to explain half of the variance of a response of which mean and spread are described.
+    half_explained: bool = field(default=False, kw_only=True)
     _cache: dict[tuple[str, int], list[Vector]] = field(init=False, repr=False, default_factory=dict)
 
     @cached_property
@@ -207,6 +209,11 @@ class Forecast:
         """What is supposed of a response that nobody describes, and of the rows of a person, in sentences."""
         means = list(self.populations.values())
         response = response_assumption(self.plan, [one.response for one in means], means[0].deviation)
+        if self.half_explained:
+            response = (
+                f"This assumes that the columns explain half of the variance of `{self.plan.design.response_name}`. If "
+                f"they explain less, standard errors are larger: {phrase('pass residual_sd=', shell='see the guide')}."
+            )
         return f"{response} {self._alike_note}".strip() if self.alike else response
 
     @property
@@ -429,7 +436,8 @@ def forecast(
         means = {name: row_means(family, one, cap) for name, one in samples.items()}
         people, sample = record.column is not None, samples["known"] if everything else None
         populations = {name: one.person(record) for name, one in means.items()}
-        return Forecast(plan, populations, alike=people, sample=sample)
+        half = everything and residual is None and family.response == "continuous" and not known.has_response(design)
+        return Forecast(plan, populations, alike=people, sample=sample, half_explained=half)
 
 
 def likely_cap(plan: Plan, means: RowMeans, *, found: bool) -> float:

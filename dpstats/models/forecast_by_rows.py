@@ -255,7 +255,15 @@ def forecast_by_rows(
     if interval_follows(plan.request):
         dearest = rescaled(plan, dearest.request)
     found = _forecast_once(dearest, assumptions, simulated)
-    return AdaptiveForecast(dearest, found.populations, plan, assumptions, simulated, alike=found.alike)
+    return AdaptiveForecast(
+        dearest,
+        found.populations,
+        plan,
+        assumptions,
+        simulated,
+        alike=found.alike,
+        half_explained=found.half_explained,
+    )
 
 
 def _describes_response(plan: Plan) -> bool:

@@ -86,7 +86,10 @@ class KnownColumns:
         """From arguments; ArgumentError for what is not of their form or does not fit the Domain."""
         declared = {name: one.typical for name, one in design.domain.items() if isinstance(one, Range) and one.typical}
         given = {} if typical is None else _check_typical(design, typical)
-        known = cls(_check_typical(design, declared) | given, None if like is None else _public_frame(like))
+        public = None if like is None else _public_frame(like)
+        if public is not None:  # public rows say more: shapes, and how columns go together
+            declared = {name: one for name, one in declared.items() if name not in public}
+        known = cls(_check_typical(design, declared) | given, public)
         if known.like is not None:
             others = [name for name in design.columns if name not in design.parsed.response_columns]
             missing = [name for name in others if name not in known.like and name not in known.typical]

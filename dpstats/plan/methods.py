@@ -486,6 +486,14 @@ def trimmable(parsed: Formula, domain: Domain, open_ranges: Sequence[str] = ()) 
     return tuple(name for name in names if can_be_trimmed(domain.get(name)))
 
 
+def narrowed_unasked(parsed: Formula, domain: Domain) -> tuple[str, ...]:
+    """Those that a fit of enough rows narrows by itself: none of a spline, whose knots would stay where they are.
+
+    The rows that are kept would lie between few of the knots, and the spline's columns would hide all others.
+    """
+    return tuple(name for name in trimmable(parsed, domain) if name not in parsed.knotted_columns)
+
+
 def can_be_trimmed(declared: object) -> bool:
     """Whether a declaration is a range of which an inner interval may be bought: of more than two codes, with none."""
     return (

@@ -236,3 +236,14 @@ def test_side_by_side_a_narrowed_fit_names_its_rows() -> None:
     for text in (str(dp.etable({"all": whole, "some": narrowed})), dp.etable([narrowed]).to_latex()):
         assert f"rows outside the bought range of x ({low:,.6g}, {high:,.6g}) or z" in " ".join(text.split())
     assert "left out" not in str(dp.etable([whole]))
+
+
+@pytest.mark.parametrize(
+    "spline", ["bs(x, df=4)", "cr(x, df=3, constraints='center')", "te(cr(x, df=3), cr(z, df=3), constraints='center')"]
+)
+def test_a_fit_does_not_narrow_what_a_spline_reads(spline: str) -> None:
+    """Its knots would stay where they are."""
+    others = {"z"} - ({"z"} if "z" in spline else set())
+    fit = dp.logit(f"b ~ {spline} + z", ROWS, 4.0, domain=WIDE, check_share=0.05)
+    assert set(fit.plan.bought) == others
+    assert set(dp.logit("b ~ poly(x, 2) + z", ROWS, 4.0, domain=WIDE).plan.bought) == {"x", "z"}

@@ -57,7 +57,7 @@ def test_a_strategy_finds_the_curvature_that_lets_the_fit_move(strategy, adjacen
     if strategy != "stopping":
         assert found.chosen == "curvature=10"
     if found.chosen == "curvature=10":
-        with pytest.warns(UserWarning, match="a level of 'g' that the Domain does not declare"):
+        with pytest.warns(UserWarning, match="have no value of 'x' or 'g', and no prediction"):
             predicted = found.predict(frame(1000, 5))
         error = ((predicted > 0.5) != frame(1000, 5)["b"]).mean()
         assert error < 0.25

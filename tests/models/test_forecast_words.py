@@ -1,0 +1,30 @@
+"""What a forecast takes from public rows, and what it says that it supposes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+import dpstats as dp
+
+
+def test_public_rows_come_before_typical_values_of_the_domain() -> None:
+    """Correlated columns: as typical values describe them one by one, the sampling error is half of the true one."""
+    random = np.random.default_rng(5)
+    first = random.normal(0, 1, 6000)
+    rows = pd.DataFrame({"x": first, "z": 0.8 * first + 0.6 * random.normal(0, 1, 6000)}).clip(-3, 3)
+    rows["y"] = (random.random(6000) < 1 / (1 + np.exp(-1.2 * rows["x"] - 0.5 * rows["z"]))).astype(int)
+    plain, typical = (
+        dp.plan("y ~ x + z", {"x": one, "z": one, "y": bool}, 5.0, family="binomial").standard_errors(6000, like=rows)
+        for one in ((-3, 3), dp.Range(-3, 3, typical=(0, 1)))
+    )
+    np.testing.assert_allclose(typical["sampling"], plain["sampling"], rtol=0.02)
+
+
+def test_what_columns_explain_is_said_where_it_is_supposed() -> None:
+    plan = dp.plan("y ~ x", {"x": (0, 10), "y": (0, 100)}, 1.0)
+    typical = {"x": (5, 2.9), "y": (50, 10)}
+    told = "columns explain half of the variance of `y`"
+    assert told in " ".join(str(dp.sample_size(plan, se={"x": 0.2}, typical=typical)).split())
+    assert told in " ".join(str(plan.standard_errors(20_000, typical=typical)).split())
+    assert told not in " ".join(str(plan.standard_errors(20_000, typical=typical, residual_sd=9.0)).split())
