@@ -428,8 +428,8 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     advised = " ".join(advised_notes(plan))
     wrong = [*wide_response_note(results), *(missing if first else [])]
     # Nobody may read p-values of chosen columns without the word on the choice.
-    first = [*weak_guarantee_note(plan), *unadjusted_note(results)]
-    return [*first, *large, *([advised] if advised else []), *wrong, *notes]
+    beginning = [*weak_guarantee_note(plan), *unadjusted_note(results)]
+    return [*beginning, *large, *([advised] if advised else []), *wrong, *notes]
 
 
 def _mostly_blank(results: ReleasedModel) -> bool:
