@@ -76,7 +76,7 @@ def test_a_summary_is_the_coefficients_and_what_they_cost(result: dp.GLMResults)
     text = result.summary().as_text()
     lines = text.splitlines()
     assert max(map(len, lines)) <= 80
-    assert len(lines) <= len(result.params) + 25
+    assert len(lines) <= len(result.params) + 28
     for name in shown(result):
         assert any(line.startswith(str(name)[:35]) for line in lines)
     assert ("NOT CERTIFIED" in lines[0]) == (not result.guarantee.certified)
