@@ -145,7 +145,9 @@ def formula_error(
             adjacency=adjacency,
         )
         with warnings.catch_warnings():
-            warnings.filterwarnings("ignore", message="newdata: .* have no value of")
+            warnings.filterwarnings(
+                "ignore", message="newdata: .* (have no value of|beyond which the fit left rows out)"
+            )
             predicted = fitted.predict(frame.iloc[test]).to_numpy()
         known = ~np.isnan(predicted)
         return float(np.mean((predicted[known] >= 0.5) != positive[test][known]))
