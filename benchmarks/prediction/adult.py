@@ -146,7 +146,7 @@ def formula_error(
         )
         with warnings.catch_warnings():
             warnings.filterwarnings(
-                "ignore", message="newdata: .* (have no value of|beyond which the fit left rows out)"
+                "ignore", message="newdata: .* (no value of|beyond which the fit)"
             )
             predicted = fitted.predict(frame.iloc[test]).to_numpy()
         known = ~np.isnan(predicted)
