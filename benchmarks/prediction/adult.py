@@ -145,9 +145,7 @@ def formula_error(
             adjacency=adjacency,
         )
         with warnings.catch_warnings():
-            warnings.filterwarnings(
-                "ignore", message="newdata: .* (no value of|beyond which the fit)"
-            )
+            warnings.filterwarnings("ignore", message="newdata: .* (no value of|beyond which the fit)")
             predicted = fitted.predict(frame.iloc[test]).to_numpy()
         known = ~np.isnan(predicted)
         return float(np.mean((predicted[known] >= 0.5) != positive[test][known]))
