@@ -29,6 +29,9 @@ __all__ = ["Factor", "Formula", "parse"]
 SPLINES = frozenset({"bs", "cr", "cc", "te"})
 """Transforms that have knots over the ranges of their columns."""
 
+BASES = SPLINES | {"poly", "rff"}
+"""Transforms that are the same beyond the ranges of their columns as at the nearer end."""
+
 LOGARITHM = re.compile(r"(np\.)?log\(")
 
 
@@ -92,9 +95,18 @@ class Formula:
     @property
     def knotted_columns(self) -> set[str]:
         """Columns that a spline reads, whose knots lie over the declared range."""
+        return self._read_by(SPLINES)
+
+    @property
+    def held_columns(self) -> set[str]:
+        """Columns that a basis reads, which holds a prediction beyond the range at the nearer end."""
+        return self._read_by(BASES)
+
+    def _read_by(self, transforms: frozenset[str]) -> set[str]:
+        """Columns that one of these transforms reads in a term."""
         nodes = [factor.node for term in self.terms for factor in term]
-        splines = [node for node in nodes if isinstance(node, Transform) and node.name in SPLINES]
-        return {name for node in splines for name in columns_of(node)}
+        read = [node for node in nodes if isinstance(node, Transform) and node.name in transforms]
+        return {name for node in read for name in columns_of(node)}
 
     @property
     def untransformed_columns(self) -> set[str]:

@@ -14,6 +14,8 @@ from numpy.typing import ArrayLike, NDArray
 from scipy import linalg, special
 from scipy.interpolate import BSpline, CubicSpline
 
+from dpstats.families.base import pad_rows
+
 Array = NDArray[np.float64]
 
 LATTICE = 2.0**-20
@@ -65,16 +67,17 @@ class Features:
 
     def __call__(self, *rows: Array) -> Array:
         """The features of rows, shape (rows, D)."""
-        count = len(self.directions)
+        count, size = len(self.directions), len(rows[0])
+        rows = tuple(pad_rows(values) for values in rows)  # a cosine may be rounded in another way at the end
         angles = np.zeros((len(rows[0]), count)) + (0.0 if self.phases is None else self.phases)
         # Input by input: a matrix product may round a row by its place in the block, which other rows decide.
         for values, low, high, weights in zip(rows, self.lows, self.highs, self.directions.T, strict=True):
             clipped = np.where(np.isfinite(values), np.clip(values, low, high), np.nan)
             angles += ((clipped - low) / (high - low) * 2 - 1)[:, None] * weights
         if self.phases is not None:
-            return np.cos(angles) * (2 / count) ** 0.5
-        pairs = np.stack([np.cos(angles), np.sin(angles)], axis=2)
-        return pairs.reshape(len(angles), 2 * count) * count**-0.5
+            return np.asarray(np.cos(angles)[:size] * (2 / count) ** 0.5)
+        pairs = np.stack([np.cos(angles), np.sin(angles)], axis=2)[:size]
+        return np.asarray(pairs.reshape(size, 2 * count) * count**-0.5)
 
 
 def rff(

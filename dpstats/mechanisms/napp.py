@@ -27,7 +27,7 @@ from dpstats.mechanisms.posterior import PosteriorPlan
 from dpstats.mechanisms.residuals import suited_family
 from dpstats.mechanisms.selection import allocate, noise_aware, noise_threshold
 from dpstats.mechanisms.spec import FitSpec, automatic_alpha, with_inference
-from dpstats.mechanisms.spreads import declared_spreads, evening_weights
+from dpstats.mechanisms.spreads import balancing_weights, declared_spreads
 from dpstats.mechanisms.stage import Role, Stage, StagePlan, StagesRelease
 from dpstats.penalties import Lasso, split_curvature
 from dpstats.privacy.k_norm import KNormNoise
@@ -175,7 +175,7 @@ def _with_noise_floor(plan: ObjectivePlan, spec: FitSpec) -> ObjectivePlan:
         if spec.options.refit_share > 0 and isinstance(spec.design, DesignSpec):
             maxima = np.concatenate([term.maxima for term in spec.design.terms])
             penalised = (spec.weights > 0) & (maxima > 0)
-            lasso[penalised] /= evening_weights((declared_spreads(spec.design) / maxima)[penalised])
+            lasso[penalised] /= balancing_weights((declared_spreads(spec.design) / maxima)[penalised])
     return replace(plan, penalty=Lasso(1.0), penalty_weights=np.maximum(lasso, least), threshold=threshold)
 
 

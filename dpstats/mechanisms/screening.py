@@ -30,7 +30,7 @@ from dpstats.mechanisms.objective import ObjectivePlan, plan_objective
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.residuals import suited_family
 from dpstats.mechanisms.spec import FitSpec, check_units
-from dpstats.mechanisms.spreads import USUAL_SPREAD, declared_spreads, evening_weights
+from dpstats.mechanisms.spreads import USUAL_SPREAD, balancing_weights, declared_spreads
 from dpstats.mechanisms.stage import Stage, StagePlan, StagesRelease
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import RandomSource, secret_key
@@ -427,7 +427,7 @@ def split_terms(design: Bounds, weights: Vector) -> tuple[NDArray[np.intp], list
                 candidates.append(_candidate(design, part, term.name, term.l2, term.l1, term.maxima))
     if isinstance(design, DesignSpec) and candidates:
         spreads = declared_spreads(design)
-        weights = evening_weights(np.array([_spread(one, spreads) for one in candidates]))
+        weights = balancing_weights(np.array([_spread(one, spreads) for one in candidates]))
         candidates = [replace(one, weight=float(weight)) for one, weight in zip(candidates, weights, strict=True)]
     return np.array(always, dtype=np.intp), candidates
 

@@ -46,7 +46,7 @@ def declared_spreads(design: DesignSpec) -> Vector:
     return np.asarray(spreads / design.scale, dtype=np.float64)
 
 
-def evening_weights(spreads: Vector) -> Vector:
+def balancing_weights(spreads: Vector) -> Vector:
     """What terms of these spreads over their reach count in a choice, in (0, 1]: the less, the more they vary.
 
     None of the spreads counts as less than `USUAL_SPREAD`: one term of little spread would lower all others.

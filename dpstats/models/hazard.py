@@ -21,7 +21,7 @@ from dpstats.data.table import with_level
 from dpstats.domain import Domain, Levels, Scalar
 from dpstats.errors import ArgumentError, DomainError
 from dpstats.families import Gaussian
-from dpstats.families.base import CAPS
+from dpstats.families.base import CAPS, pad_rows
 from dpstats.families.hazard import PiecewiseExponential
 from dpstats.formula.design import DesignSpec, design_spec, requested_spec
 from dpstats.formula.expression import Column as ColumnNode
@@ -165,7 +165,8 @@ def split_time(pieces: Pieces, table: Table, rows: slice) -> Iterator[Table]:
     chosen = np.zeros(table.rows, dtype=bool)
     for at, (start, end) in enumerate(pairwise(breaks)):
         length = np.minimum(seen.times, end) - np.maximum(seen.starts, start)
-        offsets = np.log(np.clip(np.where(seen.complete, length, 0.0) / (end - start), SHORTEST, 1.0))
+        parts = np.clip(np.where(seen.complete, length, 0.0) / (end - start), SHORTEST, 1.0)
+        offsets = np.log(pad_rows(parts))[: len(parts)]
         weight = float((end - start) / breaks[-1]) * ROUNDED
         event = seen.complete & seen.events & (seen.places == at)
         # An event at time 0 has a piece as well, of the shortest time: alone it would exceed the bound of a person.

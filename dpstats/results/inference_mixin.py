@@ -122,6 +122,8 @@ def warn_of_cells(design: DesignSpec, table: Table, *, offset: bool) -> None:
                     f"have {name!r} outside of ({low:g}, {high:g}), beyond which the fit left rows out: their "
                     "predictions are extrapolations"
                 )
+                if name in design.parsed.held_columns:
+                    wrong += ", in which splines and polynomials stay as they are at the nearer end"
         warnings.warn(f"newdata: {rows:,} of {table.rows:,} rows {wrong}", UserWarning, stacklevel=4)
 
 

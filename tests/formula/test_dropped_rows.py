@@ -317,3 +317,13 @@ def test_a_body_without_the_origin_is_caught() -> None:
     differences = moved(dp.Domain(x=(0, 1), y=(0, 1)), slice(0, 1))
     assert differences == 0.0
     assert moved(DROPPING, slice(0, 1)) > 0.5
+
+
+@pytest.mark.parametrize("term", ["cr(x, df=3)", "bs(x, df=4)", "poly(x, 2)"])
+def test_a_warning_says_that_splines_and_polynomials_stay_as_at_the_end(term: str) -> None:
+    random = np.random.default_rng(0)
+    rows = {"x": random.uniform(0, 1, 3000), "y": random.uniform(0, 1, 3000)}
+    fit = dp.ols(f"y ~ 0 + {term}", rows, 5.0, domain={"x": dp.Range(0, 1, outside="drop"), "y": (0, 1)})
+    with pytest.warns(UserWarning, match="extrapolations, in which splines and polynomials stay as they are"):
+        predicted = fit.predict({"x": [1.0, 1.5, 9.0]}).to_numpy()
+    assert predicted.tolist() == [predicted[0]] * 3
