@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from functools import cache
 
@@ -11,7 +12,15 @@ import pytest
 
 import dpstats as dp
 from dpstats.evaluation import numeric
-from dpstats.evaluation.histograms import Histogram, ReleasedHistogram, class_error, deviance_grid, mean, response_grid
+from dpstats.evaluation.histograms import (
+    Grid,
+    Histogram,
+    ReleasedHistogram,
+    class_error,
+    deviance_grid,
+    mean,
+    response_grid,
+)
 
 SEEDS = range(20)
 WIDE = "The declared range of the response"
@@ -134,3 +143,27 @@ def noiseless(histogram: Histogram, values: np.ndarray) -> ReleasedHistogram:
     counted = histogram.count(np.zeros(len(values), dtype=np.intp), values) / histogram.steps
     counts, places = counted.reshape(2, 1, histogram.grid.size)
     return ReleasedHistogram(histogram.grid, counts, places, 1e-12, 1e-12, 0.0)
+
+
+def mean_by_lines(ends: list[float], counts: np.ndarray, middles: np.ndarray) -> float:
+    """The mean of cubes by the best line in each cell, by a sum over many points; rows lie at the `middles`."""
+    places, total = (np.arange(40_000) + 0.5) / 20_000 - 1, 0.0
+    for low, high in itertools.pairwise(ends):
+        half, middle = (high - low) / 2, (high + low) / 2
+        cubes = (middle + half * places) ** 3
+        inside = (middles > low) & (middles < high)
+        line = cubes.mean() + 3 * (cubes * places).mean() * (middles[inside] - middle) / half
+        total += float(counts[inside] @ line)
+    return total / float(counts.sum())
+
+
+@pytest.mark.parametrize(("counts", "full"), [([300.0, 200, 400, 100], 0.0), ([475.0, 475, 50, 0], 2 / 3)])
+def test_the_error_of_classes_is_a_third_of_a_change_and_of_full_pairs_more(counts: list[float], full: float) -> None:
+    ends, rows = [0.0, 2.0, 4.0, 6.0, 8.0], np.array(counts)
+    grid = Grid(np.array(ends))
+    block = ReleasedHistogram(grid, rows[None], np.zeros((1, 4)), 0.0, 0.0, 0.0)
+    fine, *joined = (mean_by_lines(some, rows, grid.middle) for some in (ends, [0, 4, 8], [0, 2, 6, 8]))
+    bound = float(grid.line(lambda value: value**3).error @ rows) / rows.sum()
+    expected = max(abs(one - fine) for one in joined) / 3 + full * bound
+    assert expected > 0
+    assert class_error(block, lambda value: value**3) == pytest.approx(expected, rel=1e-4)

@@ -626,6 +626,14 @@ class TestComparisons:
         assert hidden.any()
         assert (table.loc[hidden, ["conf_low", "conf_high"]] == [0.0, 1.0]).all(axis=None)
 
+    def test_a_prediction_is_left_open_where_hardly_a_row_is_in_the_group(self, monkeypatch: Any) -> None:
+        """From one standard deviation of the count's noise on its interval says what is known (proof, section 5)."""
+        fit = fitted("binomial", eps=0.5, rows=12_000, **GROUPED)
+        assert fit._fit_statistics is not None
+        for sds, left_open in ((0.9, True), (1.5, False)):
+            monkeypatch.setattr(type(fit._fit_statistics.sums), "number", lambda self, group, sds=sds: (sds * 500, 500))
+            assert fit.predictions(by="g")["estimate"].isna().all() == left_open
+
     def test_the_interval_of_a_prediction_holds_for_any_number_of_rows(self) -> None:
         """At its ends the noise in the number of rows is taken at the end, not at the estimate."""
         statistics = fitted("binomial", eps=0.5, rows=12_000, **GROUPED)._fit_statistics

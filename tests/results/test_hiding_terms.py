@@ -10,6 +10,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
+from dpstats.results import error_advice
 
 DOMAIN: dict[str, Any] = {"w": (0, 40), "z": (-1, 1), "x": (-1, 1), "g": list("abcd"), "y": [0, 1]}
 SLOPES = {"w": -0.25, "z": 0.5, "x": -0.4}
@@ -111,3 +112,17 @@ def test_a_range_that_is_too_wide_even_where_a_fit_has_narrowed_it_is_named() ->
     assert "hours" in fit.plan.trimmed
     text = " ".join(str(fit.summary()).split())
     assert "`hours` hides g[T.b], g[T.c], g[T.d] and 1 more: declare a range that its values fill" in text
+
+
+def test_a_bought_range_that_is_hardly_wider_than_the_narrowest_is_not_taken_for_filled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The narrowest has 1/64 of the declared range: values may fill a small part of two of these, not of three."""
+    rows = {"x": np.linspace(0, 1, 500), "y": np.linspace(0, 1, 500)}
+    fits = {
+        width: dp.ols("y ~ x", rows, 1.0, domain={"x": dp.Range(0, 64, inner=(0, width)), "y": (0, 1)})
+        for width in (2, 3)
+    }
+    assert error_advice.fills_interval(fits[2], "x")  # as declared
+    monkeypatch.setattr(error_advice, "narrowed_columns", lambda plan: ["x"])
+    assert [error_advice.fills_interval(fits[width], "x") for width in (2, 3)] == [False, True]
