@@ -41,7 +41,7 @@ HEAVIEST = 1e6
 
 AUTO_FIT, AUTO_CHOICE = (1.0, 1.0), (7.0, 3.0)
 """The lasso weight of alpha="auto" over the root mean squares of noise and of sampling in a score: of a lasso that is
-released, and of one that chooses columns for a refit, where each column more costs errors (docs/guide/screening)."""
+released, and of one that chooses columns for a refit, where each column more costs errors (docs/defaults)."""
 
 TYPICAL_SLOPE, TYPICAL_RESIDUAL, TYPICAL_SPREAD = 1 / 2, 1 / 4, 1 / 3
 """Root mean squares of the loss's slope for two classes, and for numbers, and of a column, over their bounds."""

@@ -133,7 +133,7 @@ PATH_ERROR = 0.4
 
 STAND_IN = 0.4
 """A column whose effect makes up less of the score that a lasso asks for was chosen for what it shares with others; the
-share was set on some designs and confirmed on others (docs/guide/screening)."""
+share was set on some designs and confirmed on others (docs/benchmarks_inference)."""
 
 
 def stand_ins(plan: Plan, debiased: Vector, released: Information) -> NDArray[np.bool_] | None:
