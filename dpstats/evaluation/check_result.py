@@ -498,6 +498,9 @@ class Check(Released):
         buys = argument("ranges", "bought")
         if column not in parse(self.formula).exog_columns:
             return "declare one: a fit narrows only the ranges of columns that explain"
+        if column in parse(self.formula).knotted_columns:  # its knots stay over the declared range
+            filled = phrase('dp.Range(low, high, outside="drop")', shell="{range: [low, high], outside: drop}")
+            return f"declare a range that the values fill, {filled}: no fit narrows the range of a spline"
         if column not in self.trimmable:
             declared = next(fault.declared for fault in self.faults if fault.column == column)
             narrower = f"declare a narrower {phrase('inner=(low, high)', shell='inner')}"

@@ -172,7 +172,7 @@ def other_ways(plan: Plan) -> str:
     typical = f"{phrase('typical=(mean, sd)', shell='typical values')} in the Domain (free)"
     ways = [
         *(["narrower ranges"] if ranges or plan.family.response != "binary" or not of_formula else []),
-        *([typical] if ranges and all(one.typical is None for one in ranges) else []),
+        *([typical] if all(one.typical is None for one in ranges) and explaining_ranges(plan, bases=False) else []),
         f"fewer or less collinear columns{chooses}",
         *(["merging rare levels"] if levels or not of_formula else []),
     ]
@@ -204,16 +204,19 @@ def rows_or_eps(needed: NeededRows, plan: Plan, *, rough: bool) -> str:
     return f"{math.ceil(needed.usual / unit) * unit:,.0f} {plan.request.options.record.of}{budget}"
 
 
-def explaining_columns(plan: Plan) -> list[Range | Levels | None]:
-    """The declarations of columns that explain; of plain arrays none."""
+def explaining_columns(plan: Plan, *, bases: bool = True) -> list[Range | Levels | None]:
+    """The declarations of columns that explain, those that `bases` read as well; of plain arrays none."""
     if not isinstance(plan.design, DesignSpec):
         return []
-    return [plan.design.domain.get(name) for name in plan.design.parsed.exog_columns]
+    parsed = plan.design.parsed
+    left_out = set() if bases else parsed.held_columns
+    return [plan.design.domain.get(name) for name in parsed.exog_columns if name not in left_out]
 
 
-def explaining_ranges(plan: Plan) -> list[Range]:
-    """Those of numbers other than 0 and 1."""
-    return [one for one in explaining_columns(plan) if isinstance(one, Range) and not one.is_binary]
+def explaining_ranges(plan: Plan, *, bases: bool = True) -> list[Range]:
+    """Those of numbers other than 0 and 1; typical values do not help `bases`, which lie over the declared range."""
+    declared = explaining_columns(plan, bases=bases)
+    return [one for one in declared if isinstance(one, Range) and not one.is_binary]
 
 
 def fills_ranges(plan: Plan) -> bool:

@@ -277,6 +277,16 @@ def test_only_columns_of_which_a_fit_may_narrow_the_range_raise_the_eps_from_whi
     assert dp.Check.from_dict(check.to_dict()).findings == check.findings
 
 
+def test_a_wide_range_of_a_spline_is_to_be_declared_anew() -> None:
+    """Its knots lie over the declared range, so that neither typical= nor inner= is a remedy."""
+    random = np.random.default_rng(4)
+    data = pd.DataFrame({"x": random.normal(50, 8, 8_000), "y": random.uniform(0, 8, 8_000)})
+    for declared in ((0, 400), dp.Range(0, 400, inner=(0, 360))):
+        domain = {"x": declared, "y": (0, 8)}
+        (found,) = dp.check("y ~ cr(x, df=3, constraints='center')", data, domain, 5.0, seed=1).findings
+        assert found.endswith('dp.Range(low, high, outside="drop"): no fit narrows the range of a spline')
+
+
 def test_where_a_fit_buys_undeclared_ranges_it_narrows_declared_ones_only_if_asked_to() -> None:
     random = np.random.default_rng(4)
     data = pd.DataFrame({name: random.uniform(0, 8, 8_000) for name in ("x", "z", "y")})
