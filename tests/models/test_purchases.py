@@ -295,7 +295,7 @@ def test_rows_that_nobody_has_counted_are_counted_within_the_purchase(
 def test_least_squares_buys_an_interval_of_the_response_for_the_sake_of_errors(
     options: dict[str, Any], bought: bool
 ) -> None:
-    """Also of chosen columns; others buy it where they are asked to (docs/guide/domain.md)."""
+    """Also of chosen columns; others buy it where they are asked to (docs/guide/families.md)."""
     domain: dict[str, Any] = {**{f"x{at}": (0, 100) for at in range(5)}, "y": (0, 1000)}
     formula = "y ~ " + " + ".join(f"x{at}" for at in range(5))
     assert ("response" in dp.plan(formula, domain, 1.0, n=50_000, **options).budget.index) == bought
