@@ -30,10 +30,12 @@ LAPLACE_EXCESS = 0.5**0.5
 class JointTest:
     """The result of a joint test."""
 
-    statistic: float  # chi-squared in the limit of exact information; 0 where nothing is identified
+    # Chi-squared in the limit of exact information, or the one of the least p-value; 0 if none is tested
+    statistic: float
     df: int  # independent combinations tested
     pvalue: float
     untested: int  # combinations that are not identified or have unbounded intervals
+    bonferroni: bool = False  # whether it is the least p-value of single tests times their number
 
 
 def wald_test(estimates: Estimates, rows: Float, null: Float | float = 0.0) -> JointTest:
@@ -43,6 +45,8 @@ def wald_test(estimates: Estimates, rows: Float, null: Float | float = 0.0) -> J
     conservative in most cases. One combination has the statistic and p-value of its own test, as in `Contrasts`. Where
     b is not normal the p-value of several is (1 + simulated statistics above) / (1 + draws) down to a hundredth of the
     draws, and beyond them an exponential tail in the statistic's root.
+
+    Where variances alone were released the correlations of errors are unknown: the p-value is Bonferroni's.
     """
     rows = estimates.check_rows(rows)
     values = np.broadcast_to(np.asarray(null, dtype=np.float64), (len(rows),))
@@ -52,6 +56,8 @@ def wald_test(estimates: Estimates, rows: Float, null: Float | float = 0.0) -> J
     while len(kept):
         if len(kept) == 1:
             return _single(estimates.contrasts(rows[kept]), values[kept], len(rows) - 1)
+        if not estimates.is_model:
+            return _bonferroni(estimates, rows, values)
         found, law = estimates.contrasts(rows[kept]), standardised_law(estimates, rows[kept])
         metric = _root_of_inverse(law.correlation)
         rank = metric.shape[1]
@@ -74,6 +80,20 @@ def _single(found: Contrasts, null: Float, untested: int) -> JointTest:
         return JointTest(0.0, 0, 1.0, untested + 1)
     statistic = float((found.estimates[0] - null[0]) / found.se[0]) ** 2
     return JointTest(statistic, 1, float(found.pvalues(null)[0]), untested)
+
+
+def _bonferroni(estimates: Estimates, rows: Float, values: Float) -> JointTest:
+    """The joint test of the combinations with a bounded interval by their own p-values, whatever the correlations."""
+    found = estimates.contrasts(rows)
+    bounded = np.isfinite(found.se)
+    count = int(bounded.sum())
+    if not count:
+        return JointTest(0.0, 0, 1.0, len(rows))
+    pvalues = np.where(bounded, found.pvalues(values), np.inf)
+    least = int(np.argmin(pvalues))
+    statistic = float((found.estimates[least] - values[least]) / found.se[least]) ** 2
+    rank = int(np.linalg.matrix_rank(in_units(rows[bounded])[0]))
+    return JointTest(statistic, rank, min(1.0, count * float(pvalues[least])), len(rows) - count, count > 1)
 
 
 def simulated_tail(draws: Float, length: float) -> float:

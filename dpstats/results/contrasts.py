@@ -164,24 +164,31 @@ class WaldTest:
     Attributes
     ----------
     statistic : float
-        Chi-squared in the limit of many rows.
+        Chi-squared in the limit of many rows; of Bonferroni's test that of the combination with
+        the least p-value, squared.
     pvalue : float
-        From the joint distribution of noise and sampling error.
+        From the joint distribution of noise and sampling error; of Bonferroni's test the least p-value of one
+        combination times their number, or 1 if that is less.
     df_constraint : int
         Independent combinations tested.
     untested : int
         Combinations that the budget does not identify, left out of the test: the hypothesis implies those left.
+    bonferroni : bool
+        Whether the test is Bonferroni's, which holds whatever the correlations of the errors: robust and clustered fits
+        release variances alone.
     """
 
     statistic: float
     pvalue: float
     df_constraint: int
     untested: int
+    bonferroni: bool = False
 
     def __str__(self) -> str:
+        name = "Bonferroni test" if self.bonferroni else "Wald test"
         left_out = f", {self.untested} not identified" if self.untested else ""
         return (
-            f"<Wald test: statistic={self.statistic:.4g}, p-value={self.pvalue:.4g}, "
+            f"<{name}: statistic={self.statistic:.4g}, p-value={self.pvalue:.4g}, "
             f"df_constraint={self.df_constraint}{left_out}>"
         )
 
@@ -214,9 +221,18 @@ class WaldTestTerms:
     __repr__ = __str__
 
 
-def with_pvalues_note(table: pd.DataFrame) -> NotedFrame:
+BONFERRONI_NOTE = (
+    "Terms of several coefficients have Bonferroni's test, as the fit released no correlations of errors: statistic is "
+    "that of the coefficient with the least p-value, squared."
+)
+
+
+def with_pvalues_note(table: pd.DataFrame, *, bonferroni: bool = False) -> NotedFrame:
     """A table of statistic, pvalue and df_constraint that says below if a p-value is far from that of a chi2 law."""
     noted = NotedFrame(table)
+    if bonferroni:
+        noted.attrs["note"] = BONFERRONI_NOTE
+        return noted
     usual = special.chdtrc(table["df_constraint"], table["statistic"])
     if np.any((table["pvalue"] > TINY) & (table["pvalue"] > UNLIKE * usual)):
         noted.attrs["note"] = f"{PVALUES_WORDS} chi2 suggests."

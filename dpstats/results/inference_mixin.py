@@ -378,16 +378,24 @@ class InferenceMixin:
         return ContrastTests.of(inference.t_test(rows, values, alpha), names, alpha)
 
     def wald_test(self, r_matrix: Any) -> WaldTest:
-        """Test linear combinations of the coefficients all at once; arguments and errors as for `t_test`."""
+        """Test linear combinations of the coefficients all at once; arguments and errors as for `t_test`.
+
+        Robust and clustered fits release no correlations of errors: the test is then Bonferroni's, which rejects at
+        most as often as its level whatever the correlations.
+        """
         inference = self._inference
         rows, values, _ = self._constraints(r_matrix)
         test = inference.wald_test(rows, values)
-        return WaldTest(test.statistic, test.pvalue, test.df, test.untested)
+        return WaldTest(test.statistic, test.pvalue, test.df, test.untested, test.bonferroni)
 
     def wald_test_terms(self) -> WaldTestTerms:
-        """Test for each term that all of its coefficients are zero: the analysis of variance of the model."""
+        """Test for each term that all of its coefficients are zero: the analysis of variance of the model.
+
+        Each is tested as by `wald_test`.
+        """
         errors, columns = self._inferred, self._fitted_columns
         rows: dict[str, tuple[float, ...]] = {}
+        bonferroni = False
         for term in self._design.terms:
             places = np.flatnonzero((columns >= term.columns.start) & (columns < term.columns.stop))
             if not len(places):
@@ -400,12 +408,14 @@ class InferenceMixin:
                 test = errors.table.wald_test(weights)
             else:  # a term's coefficients are zero if they are so from whichever level they are measured
                 test = wald_test(errors.table.estimates, weights, errors.nulls[places])
+            bonferroni |= test.bonferroni
             # Nothing was tested if no coefficient of the term is identified.
             tested = (test.statistic, test.pvalue) if test.df else (np.nan, np.nan)
             rows[term.name] = (*tested, test.df, test.untested + unshown)
         names = ["statistic", "pvalue", "df_constraint", "untested"]
         table = pd.DataFrame.from_dict(rows, orient="index", columns=names)
-        return WaldTestTerms(with_pvalues_note(table.astype({"df_constraint": int, "untested": int})))
+        table = table.astype({"df_constraint": int, "untested": int})
+        return WaldTestTerms(with_pvalues_note(table, bonferroni=bonferroni))
 
     def anova(self) -> pd.DataFrame:
         """The table of `wald_test_terms`.

@@ -413,7 +413,7 @@ class ReleasedModel(FittedModel):
         that of the rows' weights in the information, at the coefficients as released, and at least 1. Its error is that
         of the noise. It is not Pearson's dispersion, statsmodels' `scale`, which divides every row's square by its own
         mean: they agree where variances are in proportion to means. slopes is the joint test that all coefficients but
-        the intercept are zero: its Wald statistic, with df and p_value. nobs and the share explained need
+        the intercept are zero: the statistic of `wald_test`, with df and p_value. nobs and the share explained need
         `fitstats` in the call, or follow from what else was released; the others follow from the errors.
 
         Raises

@@ -211,7 +211,9 @@ def fit_facts(results: ReleasedModel) -> list[str]:
         too_noisy = f"{others} other{'s' * (others > 1)} too noisy"  # short: a number is not broken across lines
         tested = f"joint test of {number} slopes ({too_noisy})" if others else "slopes"
         statistic = f"{value:,.0f}" if value >= LARGE_WALD else f"{value:.3g}"
-        facts += [f"{tested}: Wald({number}) = {statistic}, {size}"] * (number > 1 or not others)
+        bonferroni = number > 1 and not results._inferred.table.estimates.is_model
+        test_words = f"Bonferroni({number})" if bonferroni else f"Wald({number}) = {statistic}"
+        facts += [f"{tested}: {test_words}, {size}"] * (number > 1 or not others)
     return facts
 
 

@@ -16,6 +16,7 @@ from dpstats.inference import (
     ModelSpread,
     NormalLaw,
     ReleasedLaw,
+    RobustSpread,
     identify,
     noise_bound,
     self_consistent_inverse,
@@ -261,6 +262,32 @@ def test_joint_test_of_one_is_its_interval(normal: bool) -> None:
     draws = joint.simulate(law.draws(100_000, np.random.default_rng(4)))
     assert np.cov(draws.T) == pytest.approx(joint.correlation, abs=0.04)
     assert np.diag(joint.correlation) == pytest.approx(1)
+
+
+@pytest.mark.parametrize("signs", [[1, 1, 1, 1, 1, 1], [1, -1, 1, -1, 1, -1]])
+@pytest.mark.parametrize("correlation", [0.0, 0.95])
+def test_joint_tests_hold_whatever_correlations_are_not_released(correlation: float, signs: list[int]) -> None:
+    """Of 600 estimates at most 48 are rejected at .05, as by a test of that level but for 1 chance in 1,000.
+
+    The information has no correlations: a test by these rejected 89 where the estimates have some.
+    """
+    size, law = len(signs), NormalLaw(1e-4 * np.eye(6))
+    truth = np.outer(signs, signs) * correlation + (1 - correlation) * np.eye(size)
+    spread = RobustSpread(np.full(size, 1e-3), np.full(size, 1e-9))
+    noise, random, tests = wishart_difference(1e-3, np.ones(size)), np.random.default_rng(7), []
+    for coef in random.multivariate_normal(np.zeros(size), truth / 1000, 600):
+        estimates = Estimates(coef, np.eye(size) * 1000, 1e-6 * np.eye(size), law, noise, spread)
+        tests.append(wald_test(estimates, np.eye(size)))
+    assert sum(one.pvalue <= 0.05 for one in tests) <= 48
+    single = estimates.contrasts(np.eye(size)).pvalues()
+    assert tests[-1].pvalue == pytest.approx(min(1.0, size * single.min()))
+    assert tests[-1].bonferroni
+    assert tests[-1].df == size
+    # One combination has its own test, and combinations that follow from others are no further degree of freedom.
+    one, twice = np.eye(size)[0], np.array([1.0, 2.0, 1.0])[:, None] * np.eye(size)[[0, 0, 1]]
+    assert not wald_test(estimates, one).bonferroni
+    assert wald_test(estimates, one).pvalue == pytest.approx(single[0])
+    assert wald_test(estimates, twice).df == 2
 
 
 @pytest.mark.slow

@@ -220,3 +220,19 @@ def test_covariances_are_not_released() -> None:
     names = list(matrix.index)[-2:]
     both = float(np.ravel(found.t_test(f"{names[0]} + {names[1]} = 0").sd)[0])
     assert both >= found.bse[names].max(), "an upper bound"
+    joint, single = found.wald_test("x, z"), found.t_test("x, z").pvalue
+    assert joint.pvalue == pytest.approx(min(1.0, 2 * single.min()))
+    assert str(joint).startswith("<Bonferroni test: ")
+    model = dp.ols("y ~ x + z", frame(6_000), 8.0, domain=DOMAIN, seed=1, inference=True)
+    assert str(model.wald_test("x, z")).startswith("<Wald test: ")
+    robust = dp.logit("b ~ x + z", frame(2_000), 8.0, domain=DOMAIN, seed=1, inference="robust", fitstats="auto")
+    assert "slopes: Bonferroni(2), p " in " ".join(str(robust.summary()).split())
+
+
+def test_a_table_of_terms_says_how_factors_of_persons_are_tested() -> None:
+    data = frame(6_000).assign(g=lambda rows: np.array(list("abc"))[rows.who % 3])
+    found = dp.ols("y ~ x + g", data, 8.0, domain={**DOMAIN, "g": list("abc")}, unit="who", inference=True, seed=1)
+    assert "Bonferroni's test" in " ".join(str(found.anova()).split())
+    row, single = found.anova().loc["g"], found.t_test("g[T.b], g[T.c]").pvalue
+    assert row["df_constraint"] == 2
+    assert row["pvalue"] == pytest.approx(min(1.0, 2 * single.min()), rel=1e-6)
