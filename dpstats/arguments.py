@@ -131,6 +131,13 @@ def is_whole(value: object) -> TypeGuard[int]:
     return isinstance(value, (int, np.integer)) and not isinstance(value, bool)
 
 
+def check_row_count(n: object, most: int) -> int:
+    """A number of rows; ArgumentError unless it is a whole one from 1 to `most`."""
+    if not is_whole(n) or not 1 <= n <= most:
+        raise ArgumentError(f"n must be a whole number of rows from 1 to {most:,}, got {safe_repr(n)}")
+    return int(n)
+
+
 def check_fraction(name: str, value: object) -> float:
     """Return `value` as a float if it is a number strictly between 0 and 1, else raise ArgumentError."""
     if not is_number(value) or not 0 < value < 1:

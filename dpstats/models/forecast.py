@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_type, safe_repr
+from dpstats.arguments import check_row_count, check_type, safe_repr
 from dpstats.cached import cached_property
 from dpstats.data.passes import single_blas_thread
 from dpstats.domain import Levels
@@ -45,7 +45,6 @@ from dpstats.mechanisms.statistics import ResidualCentre, StatisticsPlan
 from dpstats.models.population import (
     KnownColumns,
     RecordPieces,
-    check_row_count,
 )
 from dpstats.models.residuals import first_fit
 from dpstats.models.supposed_rows import (

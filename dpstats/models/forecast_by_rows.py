@@ -10,7 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from dpstats.arguments import check_type
+from dpstats.arguments import check_row_count, check_type
 from dpstats.cached import cached_property
 from dpstats.domain import Domain, Range
 from dpstats.domain.declarations import TYPICAL_REACH
@@ -51,7 +51,7 @@ from dpstats.models.forecast import (
     typical_response,
 )
 from dpstats.models.likely_caps import bought_caps
-from dpstats.models.population import POOR, KnownColumns, check_row_count
+from dpstats.models.population import POOR, KnownColumns
 from dpstats.models.supposed_rows import sample_rows, weight_cap
 from dpstats.plan import Plan
 from dpstats.plan.methods import ResponsePurchase, chosen_range_eps, fit_spec, may_take_sums

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_flag, check_type
+from dpstats.arguments import check_flag, check_row_count, check_type
 from dpstats.cached import cached_property
 from dpstats.call import (
     DELTA_LEAST,
@@ -53,7 +53,7 @@ from dpstats.mechanisms.multinomial import (
 from dpstats.mechanisms.options import Options
 from dpstats.models.forecast import Forecast
 from dpstats.models.glm import count_first
-from dpstats.models.population import ROWS_EACH, USUAL, ColumnPrior, KnownColumns, check_row_count, made_up_rows
+from dpstats.models.population import ROWS_EACH, USUAL, ColumnPrior, KnownColumns, made_up_rows
 from dpstats.models.release import Release, check_unit, person_rows
 from dpstats.models.sources import known_facts, release_counts
 from dpstats.models.supposed_rows import DRAWS, PUBLIC_GRADIENT, PUBLIC_RIDGE, PUBLIC_ROWS, ROWS, supposed

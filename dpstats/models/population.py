@@ -15,7 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy import optimize, special
 
-from dpstats.arguments import is_number, safe_repr
+from dpstats.arguments import check_row_count, is_number, safe_repr
 from dpstats.data import Block, Rows, Table
 from dpstats.domain import Levels, Range, Scalar, canonical
 from dpstats.domain.declarations import ENDS
@@ -560,10 +560,3 @@ def _response(
     low, high = design.response.low, design.response.high
     unit = eta + np.sqrt(1 - EXPLAINED) * level.deviation * random.standard_normal(len(signal))
     return np.clip((low + high) / 2 + (high - low) / 2 * unit, low, high)
-
-
-def check_row_count(n: object, most: int) -> int:
-    """A number of rows; ArgumentError unless it is a whole one from 1 to `most`."""
-    if isinstance(n, bool) or not isinstance(n, (int, np.integer)) or not 1 <= n <= most:
-        raise ArgumentError(f"n must be a whole number of rows from 1 to {most:,}, got {safe_repr(n)}")
-    return int(n)

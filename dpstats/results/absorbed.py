@@ -88,9 +88,6 @@ def noise_facts(plan: WithinPlan) -> NoiseFacts:
 
 def plan_notes(plan: WithinPlan) -> list[str]:
     """What a reader must know of any such model."""
-    protected = (
-        f", for each {plan.absorbed} with all its rows" if plan.whole else f", for each row, with its {plan.absorbed}"
-    )
     weighed = (
         f"Every {plan.absorbed} counts the same: squares and products within it are divided by its number of rows."
     )
@@ -103,7 +100,7 @@ def plan_notes(plan: WithinPlan) -> list[str]:
         f"groups; with {argument('unit', plan.absorbed)} they are clustered, which needs many groups."
     )
     return [
-        guarantee_sentence(plan.guarantee, "The fit is", protected),
+        guarantee_sentence(plan.guarantee, "The fit is"),
         f"Budget: eps {plan.guarantee.eps:.4g}: {purchases}.",
         *([weighed] if plan.whole else []),
         f"The effects of {plan.absorbed} are not released, and there is no noise for them. {_rows_without(plan)}",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
@@ -12,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import near_miss, safe_repr
+from dpstats.arguments import check_row_count, near_miss, safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.frames import WideFrame
 from dpstats.privacy.calibration import check_positive
@@ -101,7 +102,7 @@ class ErrorSize(_RowCount):
         The number at which usual rows, or those described, are forecast to meet the target, to a few percent.
     cautious : int
         The number at which uninformative rows are also likely to have finite errors. Where the rows are described, the
-        one at which at least 95 of 100 fits are expected to meet the target; with `n`, perhaps only half of them.
+        one at which at least 95 of 100 fits are expected to meet the target; with `n`, at least half of them.
     table : DataFrame
         One row per coefficient: the target, and the forecast of `Plan.standard_errors` for `n` rows.
     eps : float
@@ -155,11 +156,8 @@ class ErrorSize(_RowCount):
     def _assumptions(self) -> str:
         """The assumptions behind the number."""
         if self.known:
-            fewer = (
-                f"With {self.cautious:,} {self.of}, at least 95 of 100 fits are expected to meet the target; with "
-                f"{self.n:,}, perhaps only half of them. "
-            )
-            return fewer * (self.cautious > self.n) + described_rows_note()
+            shares = _shares_note(f"{self.n:,}", f"{self.cautious:,}", f" {self.of}", self.table)
+            return shares * (self.cautious > self.n) + described_rows_note()
         inside = "rows whose numbers fill their ranges"
         usual = f"usual rows and {inside}."
         if self.least < self.n:
@@ -188,9 +186,21 @@ def simulated_rows_note() -> str:
     return f"This is a forecast for rows simulated from the Domain{described}."
 
 
+def _shares_note(usual: str, cautious: str, of: str, table: pd.DataFrame) -> str:
+    """How many fits are expected to meet the target at a usual answer and at a cautious one, of described rows."""
+    # The error in the middle of the draws meets it, by far where the chance of finite errors decides.
+    share = "at least half of them, often nearly all" if _is_easy(table) else "about half of them"
+    return f"With {cautious}{of}, at least 95 of 100 fits are expected to meet the target; with {usual}, {share}. "
+
+
+def _is_easy(table: pd.DataFrame) -> bool:
+    """Whether the forecast is so far below the target that something else decides."""
+    return float((table["std_error"] / table["wanted"]).max()) < BINDING
+
+
 def _text_with_table(answer: str, table: pd.DataFrame, known: bool) -> str:
     """An answer in words, and the forecast for it."""
-    if float((table["std_error"] / table["wanted"]).max()) < BINDING:
+    if _is_easy(table):
         answer += (
             " The probability of finite standard errors, or of purchases that go well, decides this answer, not the "
             "target: with less, too many fits would have larger or no standard errors."
@@ -212,7 +222,7 @@ class RequiredEps:
         eps up to 20 is enough.
     cautious : float
         The eps at which uninformative rows are also likely to have finite errors. Where the rows are described, the one
-        at which at least 95 of 100 fits are expected to meet the target; with `eps`, perhaps only half of them.
+        at which at least 95 of 100 fits are expected to meet the target; with `eps`, at least half of them.
     n : int
         The number of rows.
     table : DataFrame
@@ -263,10 +273,7 @@ class RequiredEps:
             answer += f"This holds for usual rows. {sure} "
         elif self.cautious > self.eps:
             if math.isfinite(self.cautious):
-                answer += (
-                    f"With eps = {self.cautious:.4g}, at least 95 of 100 fits are expected to meet the target; with "
-                    f"{self.eps:.4g}, perhaps only half of them. "
-                )
+                answer += _shares_note(f"eps = {self.eps:.4g}", f"eps = {self.cautious:.4g}", "", self.table)
             else:
                 answer += f"With no eps up to {LARGEST_EPS:g} are 95 of 100 fits expected to meet the target. "
         return _text_with_table(answer + rests_on, self.table, self.known)
@@ -331,6 +338,7 @@ def required(
         forecast = plan.forecast(residual_sd=residual_sd, typical=typical, like=like)
         places = [forecast.coefficients.index(name) for name in targets.index]
 
+        @functools.cache  # what is printed was asked for by the search
         def at(eps: float) -> Any:
             """The forecast at another eps; None where there is no plan with errors."""
             try:
@@ -350,7 +358,7 @@ def required(
             unlucky = forecast_there.cautious()
             return meets(unlucky) if forecast.known else unlucky.enough(n, places)
 
-        forecast.errors(n)  # raises ArgumentError unless n is a number of rows
+        check_row_count(n, 10**15)
         eps = _least_eps(lambda eps: meets(at(eps)), EPS_LADDER)
         sure = eps
         if not math.isinf(eps):

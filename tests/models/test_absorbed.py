@@ -366,6 +366,14 @@ def test_a_summary_says_that_there_are_too_few_groups(groups: int, eps: float, t
     assert "slopes do not differ by firm" in str(dp.ols("y ~ x | firm", table(groups), eps, domain=DOMAIN).summary())
 
 
+@pytest.mark.parametrize("unit", [{}, {"unit": "firm"}])
+def test_a_summary_says_once_what_is_protected(unit: dict[str, str]) -> None:
+    """It was "for adding or removing one row, by dp.proof("absorbed"), for each row, with its firm"."""
+    text = " ".join(str(dp.ols("y ~ x | firm", table(100), 2.0, domain=DOMAIN, **unit).summary()).split())
+    what = "one firm with all its rows" if unit else "one row"
+    assert f'The fit is 2-differentially private for adding or removing {what}, by dp.proof("absorbed").' in text
+
+
 def test_others_say_where_a_factor_is_absorbed() -> None:
     with pytest.raises(ArgumentError):
         dp.evaluate(dp.ols(FORMULA, table(20), 1.0, domain=DOMAIN, seed=1), table(20), 1.0)
