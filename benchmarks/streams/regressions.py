@@ -23,9 +23,9 @@ from scipy.special import expit
 import dpstats as dp
 from dpstats.data import Block, MemoryRows
 from dpstats.privacy.randomness import random_source
-from dpstats.streaming import Regression, StreamPlan, StreamResults, running
+from dpstats.streaming import Regression, StreamPlan, StreamResults, burn_in
+from dpstats.streaming.burn_in import choose_burn_in
 from dpstats.streaming.request import make_plan
-from dpstats.streaming.running import choose_burn_in
 
 Float = NDArray[np.float64]
 
@@ -208,16 +208,16 @@ def logistic(seeds: int = 6, rows: int = 2000) -> None:
 
 def starts(seeds: int = 6, rows: int = 2000) -> None:
     """Norm 8 with other shares of the ticks that may be left out, which `early.SHARE` is."""
-    at, usual = (12, 24, 60), running.BURN_IN_SHARE
+    at, usual = (12, 24, 60), burn_in.BURN_IN_SHARE
     plan = plan_of(10, "binomial", 60)
     for share in (0.0, 1 / 8, usual):
-        running.BURN_IN_SHARE = share
+        burn_in.BURN_IN_SHARE = share
         found = [
             [likelihood_above(*part) for part in logistic_stream(plan, 8.0, 0.0, seed, at, rows)]
             for seed in range(seeds)
         ]
         print(f"norm 8, up to {share:.3f} of the ticks left out" + _figures(np.mean(found, axis=0)), flush=True)
-    running.BURN_IN_SHARE = usual
+    burn_in.BURN_IN_SHARE = usual
 
 
 def _figures(values: Float) -> str:

@@ -13,7 +13,7 @@ from dpstats.data import as_table
 from dpstats.data.passes import concatenate
 from dpstats.errors import ArgumentError
 from dpstats.families import get_family
-from dpstats.frames import WideFrame
+from dpstats.frames import NotedFrame, WideFrame
 from dpstats.local.collector import fit
 from dpstats.local.compile import local_design
 from dpstats.local.contributor import statistics
@@ -28,6 +28,11 @@ RECORDS, COLLECTIONS = 4096, 20
 
 MOST = 10**9
 """Sums of more reports need not fit into 64 bits."""
+
+EFFECTS_NOTE = (
+    "The effects are not known: standard errors of a fit may be two thirds to one and a half times these, above all "
+    "that of the intercept. Public rows with the response (like=) are more exact."
+)
 
 
 def standard_errors(
@@ -57,7 +62,7 @@ def standard_errors(
     DataFrame
         In the user's units, for linear regression: std_error, inf where most of the collections have none, and
         identified, the share of those that have one. For logistic regression noise_sd, the standard deviation that
-        the noise gives the coefficient as released.
+        the noise gives the coefficient as released. A note below the printed table says if effects are not known.
 
     Raises
     ------
@@ -85,7 +90,11 @@ def standard_errors(
         return WideFrame({"noise_sd": np.median([one.tidy()["noise_sd"] for one in fits], axis=0)}, index=names)
     errors = np.array([one.uncertainty(residual_sd=residual_sd)["std_error"] for one in fits])
     shares = np.isfinite(errors).mean(axis=0)
-    return WideFrame({"std_error": np.median(errors, axis=0), "identified": shares}, index=names)
+    table = NotedFrame(pd.DataFrame({"std_error": np.median(errors, axis=0), "identified": shares}, index=names))
+    known = KnownColumns.from_arguments(fits[0].design, typical, like)
+    if not known.has_response(fits[0].design):
+        table.attrs["note"] = EFFECTS_NOTE
+    return table
 
 
 def made_up_fits(spec: Spec, n: int, typical: object, like: object) -> Iterator[LocalResults]:

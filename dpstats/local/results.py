@@ -253,10 +253,7 @@ class LocalResults(Released):
     def _inference(self, residual_sd: float | None = None) -> Inference:
         """The inference behind `uncertainty`; NotReleasedError where there is none."""
         if self.sums is None:
-            raise NotReleasedError(
-                "uncertainty: only least squares in scheme 'statistics' without a penalty has intervals; tidy() "
-                "has the standard deviation of the noise. Fit again if the result was saved by an older version"
-            )
+            raise NotReleasedError(_without_intervals(self))
         if residual_sd is not None:
             check_positive("residual_sd", residual_sd)
         variance = 0.0 if residual_sd is None else (residual_sd / self.design.response_scaling()[1]) ** 2
@@ -419,6 +416,20 @@ def _guarantees(results: LocalResults) -> SimpleTable:
         for name, eps, delta, _, certified, to in results.guarantees.itertuples()
     ]
     return full_width(["eps", "delta", "certified", ""], rows, columns=[8, 8, 9, 30], title="Guarantees")
+
+
+def _without_intervals(results: LocalResults) -> str:
+    """Why a fit has no intervals, and what to type."""
+    noise = "tidy() without residual_sd, whose noise_sd is the standard deviation of the noise"
+    if results.spec.family == "binomial":
+        return f"a logistic regression of reports has no intervals: call {noise}"
+    if results.spec.scheme == "features":
+        return f"reports of scheme='features' have no intervals: call {noise}"
+    if results.penalty is not None:
+        return f"a fit with penalty= has no intervals: call dp.local.fit without penalty=, or {noise}"
+    return (
+        f"the saved fit lacks the sums that intervals follow from: call dp.local.fit(reports, spec) again, or {noise}"
+    )
 
 
 def _notes(results: LocalResults) -> list[str]:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats.formula.design import DesignSpec
 from dpstats.formula.submodels import SEED
 from dpstats.frames import ForecastFrame
-from dpstats.models.forecast import HALF, noises, residual_in_model_units, response_assumption
+from dpstats.models.forecast import HALF, LEAST_NOISES, noises, residual_in_model_units, response_assumption
 from dpstats.models.population import KnownColumns
 from dpstats.models.supposed_rows import DRAWS, RowMeans, row_means, sample_rows, supposed
 from dpstats.quiet import quiet
-from dpstats.streaming.fit import TickFitting
+from dpstats.streaming.burn_in import EARLY, STARTS, choose_burn_in
+from dpstats.streaming.fit import MOST_REMAINDER, TickFitting
+from dpstats.wording import phrase
+
+if TYPE_CHECKING:
+    from dpstats.streaming.plan import StreamPlan
 
 Float = NDArray[np.float64]
 
@@ -30,14 +36,26 @@ EARLY_COUNTS = (
 
 
 def forecast_errors(
-    fitting: TickFitting, rows: float, deviation: float, residual_sd: float | None, typical: object, like: object
+    plan: StreamPlan,
+    rows: float,
+    tick: int,
+    window: int | None,
+    residual_sd: float | None,
+    typical: object,
+    like: object,
 ) -> pd.DataFrame:
-    """Errors of the regression of so many rows, where numbers of their sums have noise of that standard deviation.
+    """Errors of the regression of a tick, or of the last `window` ticks, each of so many rows.
 
-    Rows are supposed as for `Plan.standard_errors`, and linearised at their own coefficients.
+    Rows are supposed as for `Plan.standard_errors`. They are linearised at their own coefficients, but public rows with
+    a 0/1 response as a stream does it.
     """
+    fitting, deviation, ticks = plan.fitting, plan.deviation(tick), plan.weighed(tick)
+    if window is not None:
+        ticks, deviation = window, plan.interval_deviation(tick - window, tick)
     design = fitting.design
     known = KnownColumns.from_arguments(design, typical, like)
+    # Effects that are supposed are strong: with them first ticks would look worse than they are.
+    follows = window is None and plan.may_start_late and plan.family.response == "binary" and known.has_response(design)
     residual = residual_in_model_units(fitting, known, residual_sd)
     means, random = [], np.random.default_rng(SEED)
     with quiet():
@@ -47,8 +65,11 @@ def forecast_errors(
                 eta, endog = sample.eta - sample.offset, sample.endog - sample.offset
                 sample = sample._replace(offset=np.zeros(len(eta)), eta=eta, endog=endog)
             means.append(row_means(fitting.family, sample, None))
-        found = [_errors(fitting, one, rows, deviation, random) for one in means]
-        sampling = fitting.inference(_sums(fitting, means[0], rows), NO_NOISE * deviation)[0].se
+        if follows:
+            found = [_errors_of_stream(plan, one, rows, tick, random) for one in means]
+        else:
+            found = [_errors(fitting, one, rows * ticks, deviation, random) for one in means]
+        sampling = fitting.inference(_sums(fitting, means[0], rows * ticks), NO_NOISE * deviation)[0].se
     usual, upper = found[0], found[-1]
     counts = fitting.family.response == "count"
     # Draws of the noise know nothing of how far ticks are linearised from the coefficients.
@@ -65,6 +86,8 @@ def forecast_errors(
     notes = [response_assumption(fitting, [one.response for one in means], means[0].deviation)]
     if counts:
         notes.append(EARLY_COUNTS)
+    if fitting.family.response == "continuous" and not known.has_response(design):
+        notes.append(_level_note(design, known.has(design.parsed.response_columns)))
     table.attrs["note"] = " ".join(filter(None, notes))
     return table
 
@@ -81,12 +104,74 @@ def _sums(fitting: TickFitting, means: RowMeans, rows: float) -> Float:
 def _errors(fitting: TickFitting, means: RowMeans, rows: float, deviation: float, random: Any) -> tuple[Float, Float]:
     """Errors in the middle of draws of noise, inf where most leave none, and the share that leave one, each (p,)."""
     sums = _sums(fitting, means, rows)
-    drawn = np.array(
-        [
-            fitting.inference(sums + deviation * random.standard_normal(len(sums)), deviation)[0].se
-            for _ in range(noises(len(fitting.design.names)))
-        ]
+    drawn = [
+        fitting.inference(sums + deviation * random.standard_normal(len(sums)), deviation)[0].se
+        for _ in range(noises(len(fitting.design.names)))
+    ]
+    return _middle(drawn)
+
+
+def _middle(drawn: list[Float]) -> tuple[Float, Float]:
+    """Errors in the middle of draws, inf where most leave none, and the share that leave one, each (p,)."""
+    errors = np.where(np.isfinite(drawn), drawn, np.inf)
+    chance = np.isfinite(errors).mean(axis=0)
+    return np.where(chance < HALF, np.inf, np.quantile(errors, 0.5, axis=0, method="lower")), chance
+
+
+def _errors_of_stream(plan: StreamPlan, means: RowMeans, rows: float, tick: int, random: Any) -> tuple[Float, Float]:
+    """As `_errors`, of streams of so many rows a tick whose first ticks are linearised at poor coefficients.
+
+    Coefficients are released at some of the first ticks only, and stay until the next of them.
+    """
+    fitting, size, solved_at = plan.fitting, len(plan.names), {*STARTS, tick}
+    places = [*range(1, min(tick, EARLY) + 1), *([tick] if tick > EARLY else [])]
+    mean, root = _sums(fitting, means, rows), _root(plan.sums.covariance([(0, place) for place in places]))
+    # Sampling moves the coefficients at which ticks are linearised as noise does.
+    scores = np.array([fitting.released(np.outer(*ends) + np.outer(*ends[::-1])) for ends in _score_places(size)])
+    score_root, lengths = _root(rows * means.information), np.diff([0, *places])
+    drawn = []
+    for _ in range(LEAST_NOISES):
+        sampled = np.sqrt(lengths)[:, None] * random.standard_normal((len(places), size)) @ score_root.T
+        totals = np.outer(places, mean) + np.cumsum(sampled, axis=0) @ scores
+        totals += root @ random.standard_normal((len(places), len(mean)))
+        every, params = [np.zeros_like(mean), *totals], [np.zeros(size)]
+        for number, place in enumerate(places, 1):
+            latest = params[-1]
+            if place in solved_at:
+                start, sums, latest = choose_burn_in(
+                    plan, every[: min(number, EARLY + 1)], params, place, every[number]
+                )
+            if place < tick:
+                params.append(latest)
+        points, weights = np.array(params[start : start + EARLY]), np.ones(min(tick - start, EARLY))
+        weights[-1] += tick - start - len(weights)
+        deviation = plan.interval_deviation(start, tick)
+        off = fitting.remainder(sums, deviation, latest, points[: len(weights)], weights)
+        table = fitting.inference(sums, deviation, off)[0]
+        drawn.append(table.se if off <= MOST_REMAINDER else np.full(size, np.inf))
+    return _middle(drawn)
+
+
+def _score_places(size: int) -> list[tuple[Float, Float]]:
+    """Unit vectors of a coefficient and of the response in the matrix of sums, for each coefficient."""
+    units = np.eye(size + 1)
+    return [(units[place], units[size]) for place in range(size)]
+
+
+def _root(covariance: Float) -> Float:
+    """R with R R' = C, of a matrix that may be singular."""
+    values, vectors = np.linalg.eigh(covariance)
+    return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)), dtype=np.float64)
+
+
+def _level_note(design: DesignSpec, described: bool) -> str:
+    """What a forecast for a numeric response without public rows does not know, and what to type."""
+    name, column = design.response_name, design.parsed.response_columns[0]
+    exact = phrase("Public rows with the response (like=) make it exact.", shell="")
+    if described:
+        return f"The effects on {name} are not known: the intercept's standard error may be 1.3 times this. {exact}"
+    told = phrase(f"typical={{{column!r}: (mean, sd)}} tells it.", shell=f"--typical '{column}=[mean, sd]' tells it.")
+    return (
+        f"The level of {name} is not known: where its mean is far from the middle of its range, standard errors may be "
+        f"1.5 times these, and the intercept's twice. {told} {exact}"
     )
-    drawn = np.where(np.isfinite(drawn), drawn, np.inf)
-    chance = np.isfinite(drawn).mean(axis=0)
-    return np.where(chance < HALF, np.inf, np.quantile(drawn, 0.5, axis=0, method="lower")), chance

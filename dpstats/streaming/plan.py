@@ -284,10 +284,10 @@ class StreamPlan:
         -------
         DataFrame
             As of `Plan.standard_errors`, in the user's units. The rows of all ticks are supposed to be linearised at
-            their own coefficients: first ticks that a logistic regression or one of counts leaves out are not. So of
-            counts `identified` and `identified_upper` are NaN: a stream has no standard errors if its ticks were
-            linearised too far off, which is rarer with ``dp.families.Poisson(mean_cap=...)`` near the largest usual
-            mean.
+            their own coefficients: first ticks that a logistic regression or one of counts leaves out are not. With
+            public rows that have a 0/1 response the first ticks are made up as well, except for a `window`. Of counts
+            `identified` and `identified_upper` are NaN: a stream has no standard errors if its ticks were linearised
+            too far off, which is rarer with ``dp.families.Poisson(mean_cap=...)`` near the largest usual mean.
 
         Raises
         ------
@@ -309,13 +309,10 @@ class StreamPlan:
         if not is_number(rows) or not 1 <= rows <= 1e12:
             raise ArgumentError("rows must be a number from 1 to 1e+12: the rows of a tick")
         last = (self.horizon or LAST_TICK_SHOWN) if tick is None else tick
-        deviation = self.deviation(last)  # refuses what is no tick
-        ticks = self.weighed(last)
-        if window is not None:
-            if not is_whole(window) or not 1 <= window <= last:
-                raise ArgumentError(f"window must be a number of ticks from 1 to {last}")
-            ticks, deviation = window, self.interval_deviation(last - window, last)
-        return forecast_errors(self.fitting, rows * ticks, deviation, residual_sd, typical, like)
+        self.deviation(last)  # refuses what is no tick
+        if window is not None and (not is_whole(window) or not 1 <= window <= last):
+            raise ArgumentError(f"window must be a number of ticks from 1 to {last}")
+        return forecast_errors(self, rows, last, window, residual_sd, typical, like)
 
     def weighed(self, tick: int) -> float:
         """Ticks that a release is of, older ones by their weight."""
