@@ -143,10 +143,11 @@ def _errors_of_stream(plan: StreamPlan, means: RowMeans, rows: float, tick: int,
                 )
             if place < tick:
                 params.append(latest)
-        points, weights = np.array(params[start : start + EARLY]), np.ones(min(tick - start, EARLY))
-        weights[-1] += tick - start - len(weights)
+        points = np.array(params[start:])
+        weights = np.ones(len(points))
+        weights[-1] += tick - start - len(points)
         deviation = plan.interval_deviation(start, tick)
-        off = fitting.remainder(sums, deviation, latest, points[: len(weights)], weights)
+        off = fitting.remainder(sums, deviation, latest, points, weights)
         table = fitting.inference(sums, deviation, off)[0]
         drawn.append(table.se if off <= MOST_REMAINDER else np.full(size, np.inf))
     return _middle(drawn)

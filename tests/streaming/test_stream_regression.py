@@ -646,6 +646,12 @@ def test_public_rows_foresee_how_first_ticks_are_linearised() -> None:
     ratios = np.median(errors, axis=0) / foreseen.std_error
     assert ratios.between(0.85, 1.2).all(), ratios
     assert (foreseen.sampling < foreseen.std_error).all()
+    # Of many ticks the last of the first ones stands for all that follow.
+    long = Regression("member ~ age + sex", domain, 1.0, 1e-6, family="binomial", horizon=200).plan()
+    public = rows(np.random.default_rng(99), 1000)
+    errors = [long.standard_errors(400, tick=tick, like=public).std_error for tick in (1, 2, 63, 64, 65, 66, 200)]
+    assert np.array(errors[2:6]) == pytest.approx(np.array(errors[3:4] * 4), rel=0.1)
+    assert (errors[-1] < 0.6 * errors[3]).all()
 
 
 def test_a_forecast_says_that_a_response_has_no_level() -> None:
