@@ -168,7 +168,7 @@ def _root(covariance: Float) -> Float:
 def _level_note(design: DesignSpec, described: bool) -> str:
     """What a forecast for a numeric response without public rows does not know, and what to type."""
     name, column = design.response_name, design.parsed.response_columns[0]
-    exact = phrase("Public rows with the response (like=) make it exact.", shell="")
+    exact = phrase("Public rows with the response (like=) make it nearly exact.", shell="")
     if described:
         return f"The effects on {name} are not known: the intercept's standard error may be 1.3 times this. {exact}"
     told = phrase(f"typical={{{column!r}: (mean, sd)}} tells it.", shell=f"--typical '{column}=[mean, sd]' tells it.")
