@@ -113,7 +113,8 @@ PROBABLE_SDS = 1.0
 """By so many standard deviations of noise a code must have more rows than the values near it, which are few."""
 
 LIKELY_SDS = 2.0
-"""A level is not suspected of having no rows from so many on; noise alone passes about once in 30 levels."""
+"""A level is not suspected of having no rows from so many on; noise alone passes about once in 30 levels. The share of
+rows in a part of a range is at least what it is with so many less."""
 
 UNDOUBTED_SDS = 6.0
 """From so many on noise alone passes once in 10,000 figures, and a finding says nothing of it."""
@@ -133,9 +134,6 @@ TYPICAL_LOSS = 0.01
 
 NORMAL_LOSS, USUAL_LOSS = 0.0027, 0.004
 """The share of its rows that a normal column has beyond 3 sd, and that of one which is not far from normal."""
-
-NEARLY_ALL = 0.9
-"""Where fewer of the rows have no fault, what nearly all of these have is not told of all."""
 
 LARGE_LOSS, MOST_LOSING = 0.05, 3
 """From so large a share on lost rows are added up over columns; the columns that lose most are named."""
@@ -453,8 +451,9 @@ class Check(Released):
                 declared = next(fault.declared for fault in self.faults if fault.column == place.column)
                 declared = declared.removesuffix(DROPS)
                 is_response = place.column in parsed.response_columns
+                least_inside = math.floor(100 * (1 - max(outside + LIKELY_SDS * noise, 0.0) / total))
                 found = (
-                    f"nearly all rows{' without a fault' * (total < NEARLY_ALL * self.rows)} have `{place.column}` "
+                    f"at least {least_inside} % of the rows without a fault (95 % confidence) have `{place.column}` "
                     f"between {low:.6g} and {high:.6g}, {PART_NAMES[width]} of its declared range {declared}, which "
                     "may be far too wide. "
                 )
@@ -495,10 +494,10 @@ class Check(Released):
             return "declare one: with an absorbed factor no fit buys it"
         if is_response:  # of a fit that has fewer rows it would have more noise than the declared range
             return "least squares with standard errors and enough rows buys an interval of it by itself"
-        buys = argument("ranges", "bought")
-        if column not in parse(self.formula).exog_columns:
+        buys, parsed = argument("ranges", "bought"), parse(self.formula)
+        if column not in parsed.exog_columns:
             return "declare one: a fit narrows only the ranges of columns that explain"
-        if column in parse(self.formula).knotted_columns:  # its knots stay over the declared range
+        if column in parsed.knotted_columns:  # its knots stay over the declared range
             filled = phrase('dp.Range(low, high, outside="drop")', shell="{range: [low, high], outside: drop}")
             return f"declare a range that the values fill, {filled}: no fit narrows the range of a spline"
         if column not in self.trimmable:

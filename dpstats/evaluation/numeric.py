@@ -39,6 +39,7 @@ from dpstats.evaluation.histograms import (
 from dpstats.evaluation.result import (
     BINS_CLIP,
     FEW_ROWS_NOTE,
+    NULL_MODEL,
     PRINTED_NAMES,
     WIDE_RANGE,
     Tables,
@@ -260,7 +261,11 @@ class NumericModel:
         if ends != (block.grid.ends[0], block.grid.ends[-1]):
             near, wide = (f"({max(low, 0.0) if self.count else low:.4g}, {high:.4g})" for low, high in (ends, far))
             doubt = doubt_text(wide) if ends != far else ""
-            tables.notes.append(f"The model of comparison clips responses to {near}.{doubt}")
+            metric = PRINTED_NAMES["deviance"] if self.count else "r2"
+            tables.notes.append(
+                f"{NULL_MODEL} behind {metric} (one mean for all rows) is computed from responses clipped to {near}."
+                f"{doubt}"
+            )
         spread, by_spread, off, _ = self._spread(block, *ends)
         further, _, _, unseen = self._spread(block, *far)
         figure = UNKNOWN

@@ -272,7 +272,8 @@ WIDE_RANGE = "The declared range of the response"
 """What the note begins with that says it is too wide for the classes of the histograms."""
 
 METRICS_CLIP = "The metrics clip"
-CLIPS = (METRICS_CLIP, "The model of comparison clips", "mae clips", "pinball clips", BINS_CLIP)
+NULL_MODEL = "The null model"
+CLIPS = (METRICS_CLIP, NULL_MODEL, "mae clips", "pinball clips", BINS_CLIP)
 """What notes begin with that say where numbers are clipped: after all others, but for words that every table has."""
 
 

@@ -4,7 +4,7 @@ a fit."""
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -39,7 +39,7 @@ def advice(
     Of `table` names and types alone are looked at; `bought` are columns whose range is bought, `kind` is the family's.
     """
     parsed = parse(formula)
-    notes = [doubt for name in bought if (doubt := _bought(name, declared, table))]
+    notes = _bought(list(bought), declared, table)
     response = parsed.response.node
     if kind == "binary" and table is None and parsed.failures is None and isinstance(response, Column):
         notes += [_two_values(response.name)] if response.name not in declared else []
@@ -52,18 +52,38 @@ def advice(
     return (*notes, *(_unused(declared, parsed) if table is None else _absent(declared, parsed, table)))
 
 
-def _bought(name: str, declared: Domain, table: Table | None) -> str | None:
-    """Why a range may be bought by mistake."""
-    near = near_miss(name, declared)
-    if near is not None:
-        bought = f"column {name} is not declared, and its range will be bought"
-        return f"{bought}; the domain declares {near}: did you mean that?"
-    if table is not None and table.count(name) == 1 and table.column(name).type_name == "CSV text":
-        return (
-            f"column {name} is not declared and comes from a CSV file, which declares no types. It is read as numbers, "
-            "and text counts as missing; if it is text, list its levels in the domain"
+def _bought(names: Sequence[str], declared: Domain, table: Table | None) -> list[str]:
+    """Why ranges may be bought by mistake: in one sentence of all columns whose type no file tells."""
+    near = {name: found for name in names if (found := near_miss(name, declared)) is not None}
+    notes = [
+        f"column {name} is not declared, and its range will be bought; the domain declares {found}: did you mean that?"
+        for name, found in near.items()
+    ]
+    untyped = [
+        name
+        for name in names
+        if name not in near
+        and table is not None
+        and table.count(name) == 1
+        and table.column(name).type_name == "CSV text"
+    ]
+    if untyped:
+        more = f" and {len(untyped) - MOST_LISTED} more" if len(untyped) > MOST_LISTED else ""
+        listed = ", ".join(untyped[:MOST_LISTED]) + more
+        if len(untyped) == 1:
+            subject, read, text = (
+                f"column {listed} is not declared and comes",
+                "It is",
+                "if it is text, list its levels",
+            )
+        else:
+            subject = f"columns {listed} are not declared and come"
+            read, text = "They are", "list the levels of those that are text"
+        notes.append(
+            f"{subject} from a CSV file, which declares no types. {read} read as numbers, and text counts as missing; "
+            f"{text} in the domain"
         )
-    return None
+    return notes
 
 
 def end_codes(declared: Range | Levels | None) -> list[float]:

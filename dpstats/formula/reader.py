@@ -415,6 +415,15 @@ ANY_VALUE = "any value"
 """What is declared of an absorbed factor, whose values only tell groups apart."""
 
 
+CLIPPED_WORDS = {
+    "": "; the coefficient is that of the clipped values",
+    "exposure": "; rates divide by the clipped exposures",
+    "offset": "; the offset is that of the clipped values",
+    "weight": "; these rows have the clipped weights",
+}
+"""What clipped cells mean for a fit."""
+
+
 class Fault(NamedTuple):
     """What may be wrong with a row: the column, how, and what was declared of it."""
 
@@ -423,11 +432,12 @@ class Fault(NamedTuple):
     kind: Literal["lost", "missing", "undeclared", "below", "above", "outside"]
     declared: str
     response: bool = False  # whether the model explains the column
+    beside: Literal["", "exposure", "offset", "weight"] = ""  # what a column is that has no coefficient
 
     @property
     def stored(self) -> tuple[object, ...]:
-        """As older versions stored it, unless it is the response's: a plan keeps its digest."""
-        return tuple(self) if self.response else tuple(self)[:3]
+        """As older versions stored it, unless they did not tell what it is: a plan keeps its digest."""
+        return tuple(self)[: 5 if self.beside else 4 if self.response else 3]
 
     @property
     def loses(self) -> bool:
@@ -473,14 +483,17 @@ class Fault(NamedTuple):
     def _clipped(self, *, fitted: bool = True) -> str:
         """What is wrong with clipped rows, with the coefficients of a fit, and what to type."""
         biased = ", which biases every coefficient, usually towards zero" if self.response else ""
-        own = "; the coefficient is that of the clipped values" if fitted and not self.response else ""
+        own = CLIPPED_WORDS[self.beside] if fitted and not self.response else ""
         where = f"have `{self.column}` {self.kind} its declared range {self.declared}, where they are clipped"
         return f"{where}{biased}{own}; {self._codebook_range}"
 
     def shared_effect(self, columns: str, *, large: bool = False) -> str:
         """`effect` of several columns, the same for all that have the same cause, or `large_effect`."""
         if not self.loses:
-            own = "" if large else "; the coefficients are those of the clipped values"
+            own = (
+                "; the coefficients are those of the clipped values" if not self.beside else CLIPPED_WORDS[self.beside]
+            )
+            own = "" if large else own
             return (
                 f"have {columns} {self.kind} their declared ranges, where they are clipped{own}; {self._codebook_range}"
             )
@@ -575,6 +588,15 @@ def column_facts(parsed: Formula, known: Mapping[str, Range | Levels], family: F
     return facts
 
 
+def _beside(name: str, parsed: Formula) -> Literal["", "exposure", "offset", "weight"]:
+    """What a column is that has no coefficient; of one that has any, or is the response, nothing."""
+    if name in parsed.exog_columns or name in parsed.response_columns:
+        return ""
+    if name in parsed.exposures:
+        return "exposure"
+    return "weight" if name in parsed.weight_columns else "offset" if name in parsed.predicting_columns else ""
+
+
 def possible_faults(
     facts: Facts, design: ReadableDesign | None, parsed: Formula, absorbed: str | None = None
 ) -> tuple[Fault, ...]:
@@ -596,8 +618,8 @@ def possible_faults(
         faults.append(Fault(FORMULA, "lost", "finite everywhere"))
     for name, declared in facts.items():
         if isinstance(declared, Range) and not declared.drops:
-            is_response = name in parsed.response_columns
-            faults += [Fault(name, "below", words[name], is_response), Fault(name, "above", words[name], is_response)]
+            whole = Fault(name, "below", words[name], name in parsed.response_columns, _beside(name, parsed))
+            faults += [whole, whole._replace(kind="above")]
     return tuple(faults)
 
 

@@ -36,6 +36,7 @@ class JointTest:
     pvalue: float
     untested: int  # combinations that are not identified or have unbounded intervals
     bonferroni: bool = False  # whether it is the least p-value of single tests times their number
+    tested: tuple[int, ...] = ()  # the places of the others
 
 
 def wald_test(estimates: Estimates, rows: Float, null: Float | float = 0.0) -> JointTest:
@@ -55,7 +56,7 @@ def wald_test(estimates: Estimates, rows: Float, null: Float | float = 0.0) -> J
     kept = np.flatnonzero(estimates.contrasts(rows).identified)
     while len(kept):
         if len(kept) == 1:
-            return _single(estimates.contrasts(rows[kept]), values[kept], len(rows) - 1)
+            return _single(estimates.contrasts(rows[kept]), values[kept], len(rows) - 1, int(kept[0]))
         if not estimates.is_model:
             return _bonferroni(estimates, rows, values)
         found, law = estimates.contrasts(rows[kept]), standardised_law(estimates, rows[kept])
@@ -70,16 +71,16 @@ def wald_test(estimates: Estimates, rows: Float, null: Float | float = 0.0) -> J
         distance = (found.estimates - values[kept]) / np.sqrt(inflated) @ metric
         statistic = float(distance @ distance)
         above = special.chdtrc(rank, statistic) if draws is None else simulated_tail(np.sqrt(draws), statistic**0.5)
-        return JointTest(statistic, rank, float(above), len(rows) - len(kept))
+        return JointTest(statistic, rank, float(above), len(rows) - len(kept), tested=tuple(kept.tolist()))
     return JointTest(0.0, 0, 1.0, len(rows))
 
 
-def _single(found: Contrasts, null: Float, untested: int) -> JointTest:
+def _single(found: Contrasts, null: Float, untested: int, place: int) -> JointTest:
     """The test of one combination; of none where its interval is unbounded."""
     if not np.isfinite(found.se[0]):
         return JointTest(0.0, 0, 1.0, untested + 1)
     statistic = float((found.estimates[0] - null[0]) / found.se[0]) ** 2
-    return JointTest(statistic, 1, float(found.pvalues(null)[0]), untested)
+    return JointTest(statistic, 1, float(found.pvalues(null)[0]), untested, tested=(place,))
 
 
 def _bonferroni(estimates: Estimates, rows: Float, values: Float) -> JointTest:
@@ -93,7 +94,8 @@ def _bonferroni(estimates: Estimates, rows: Float, values: Float) -> JointTest:
     least = int(np.argmin(pvalues))
     statistic = float((found.estimates[least] - values[least]) / found.se[least]) ** 2
     rank = int(np.linalg.matrix_rank(in_units(rows[bounded])[0]))
-    return JointTest(statistic, rank, min(1.0, count * float(pvalues[least])), len(rows) - count, count > 1)
+    tested = tuple(np.flatnonzero(bounded).tolist())
+    return JointTest(statistic, rank, min(1.0, count * float(pvalues[least])), len(rows) - count, count > 1, tested)
 
 
 def simulated_tail(draws: Float, length: float) -> float:

@@ -410,6 +410,8 @@ def find_variable(argument: str, design: Bounds, name: str, *, groups: bool = Fa
     if isinstance(name, str) and isinstance(design, DesignSpec) and name in design.parsed.exog_columns:
         free = {"variables": "newdata=", "fitstats_variables": "fit.comparisons(..., newdata=...)"}.get(argument)
         fix = f"; {free} changes any column, at public rows and at no charge" if free else ""
+        if groups and getattr(design.domain.get(name), "is_binary", False):
+            fix = f"; {name!r} is declared as a number: in the domain declare [0, 1], not (0, 1), to make it a factor"
     elif isinstance(name, str) and isinstance(design, DesignSpec):
         near = near_miss(name, [one.column_name for one in right])
         bought = wording.argument("fitstats_by", name) if groups else wording.argument("fitstats_variables")

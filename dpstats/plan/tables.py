@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -93,6 +94,9 @@ def model_title(plan: PlanFacts) -> str:
     return f"Private Generalized Linear Model: {family}".center(WIDTH)
 
 
+RELATION = re.compile(" ([=<]) ")  # a number is not broken from what it is
+
+
 def facts_lines(facts: Sequence[str]) -> list[str]:
     """Facts below a title, as wide as the tables: as many on a line as it has room for, each of them whole."""
     lines: list[str] = []
@@ -102,7 +106,7 @@ def facts_lines(facts: Sequence[str]) -> list[str]:
             lines[-1] = joined
         else:
             lines = [*lines[:-1], f"{lines[-1]};"] if lines else []
-            lines += textwrap.wrap(fact, WIDTH - 4)
+            lines += [one.replace("\xa0", " ") for one in textwrap.wrap(RELATION.sub("\xa0\\1\xa0", fact), WIDTH - 4)]
     return [line.center(WIDTH) for line in lines]
 
 

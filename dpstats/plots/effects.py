@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
@@ -156,9 +157,9 @@ def _fixed_values(design: DesignSpec, others: Sequence[str], at: Mapping[str, An
     for name in others:
         declared = design.domain[name]
         exposure, kept = name in design.parsed.exposures, design.support[name]
-        held[name] = at.get(name, _usual(declared, _axis_of(kept, exposure=exposure), exposure=exposure))
-        for value in at[name] if name in lists else [held[name]]:
-            _check_value(name, value, declared)
+        value = at.get(name, _usual(declared, _axis_of(kept, exposure=exposure), exposure=exposure))
+        one = partial(_checked_value, name, declared)
+        held[name] = list(map(one, value)) if name in lists else one(value)
     return held, lists[0] if lists else ""
 
 
@@ -184,15 +185,20 @@ def _usual(declared: Range | Levels, kept: Range | Levels, *, exposure: bool) ->
     return next(middle for middle in middles if middle is not None and kept.low <= middle <= kept.high)
 
 
-def _check_value(name: str, value: Any, declared: Range | Levels) -> None:
+def _checked_value(name: str, declared: Range | Levels, value: Any) -> Any:
+    """A value within a range, or a level as it is declared, which may be given by its text."""
     cell = canonical(value)
     if isinstance(declared, Levels):
-        if cell not in declared.code_of():
+        by_text = [level for level in declared.values if str(level) == value]
+        levels = [level for level in declared.values if canonical(level) == cell] or by_text
+        if cell is None or len(levels) != 1:
             raise ArgumentError(f"at: {name!r} must be one of {list(declared.values)}, got {safe_repr(value)}")
-    elif not isinstance(cell, float) or not declared.low <= cell <= declared.high:
+        return levels[0]
+    if not isinstance(cell, float) or not declared.low <= cell <= declared.high:
         raise ArgumentError(
             f"at: {name!r} must lie within its range ({declared.low}, {declared.high}), got {safe_repr(value)}"
         )
+    return value
 
 
 def _predicted(

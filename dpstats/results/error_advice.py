@@ -23,7 +23,7 @@ from dpstats.plan.tables import capped_at, is_output
 from dpstats.privacy.trimming import NARROWEST
 from dpstats.results.inference_mixin import shows_errors
 from dpstats.results.model import NeededRows, ReleasedModel
-from dpstats.results.standard_errors import hiding_terms, rare_references, sums_noise
+from dpstats.results.standard_errors import hiding_terms, rare_factors, rare_references, sums_noise
 from dpstats.wording import argument, joined, phrase, sentence
 
 MOST_NAMES = 8  # coefficients that a note lists; more are counted
@@ -130,7 +130,7 @@ def names_cure(results: ReleasedModel) -> bool:
 def what_would_help(results: ReleasedModel) -> str:
     """What would give more coefficients an interval, with a number of rows where the fit has not tried."""
     plan, needed, counted = results.plan, results.needed_rows, results._counted_records
-    of, ways = plan.request.options.record.of, other_ways(plan)
+    of, ways = plan.request.options.record.of, other_ways(results)
     insist, hiding = argument("inference", True), hiding_note(results) if results.has_errors else ""
     blank = float(np.mean(~np.isfinite(results._inference.se))) if results.has_errors else 0.0
     few = few_rows_note(results) if blank >= LEAST_HIDDEN else ""
@@ -163,16 +163,23 @@ def what_would_help(results: ReleasedModel) -> str:
     )
 
 
-def other_ways(plan: Plan) -> str:
+def other_ways(results: ReleasedModel) -> str:
     """What helps besides rows and eps, of what the model has: a list that goes on from others, with its verb."""
+    plan = results.plan
     ranges, of_formula = explaining_ranges(plan), isinstance(plan.design, DesignSpec)
-    levels = [one for one in explaining_columns(plan) if isinstance(one, Levels) and len(one.values) > 2]
+    knotted, untold = knotted_columns(plan), explaining_ranges(plan, knotted=False)
+    levels = [one for one in explaining_columns(plan).values() if isinstance(one, Levels) and len(one.values) > 2]
+    if results.has_errors and of_formula:  # which levels are rare is released; of cells of an interaction it may not be
+        part = fitted_last(results)
+        crossed = any(":" in term.name for term in part.terms)
+        levels = levels if crossed or rare_factors(part, results._inferred) else []
     screen = phrase("screen=", shell="--set screen=K")
     chooses = "" if plan.screening is not None or plan.family.name in OF_PIECES else f" ({screen} chooses them)"
     typical = f"{phrase('typical=(mean, sd)', shell='typical values')} in the Domain (free)"
     ways = [
         *(["narrower ranges"] if ranges or plan.family.response != "binary" or not of_formula else []),
-        *([typical] if all(one.typical is None for one in ranges) and explaining_ranges(plan, bases=False) else []),
+        *(["fewer knots"] if knotted else []),
+        *([typical] if untold and all(one.typical is None for one in ranges) else []),
         f"fewer or less collinear columns{chooses}",
         *(["merging rare levels"] if levels or not of_formula else []),
     ]
@@ -204,19 +211,26 @@ def rows_or_eps(needed: NeededRows, plan: Plan, *, rough: bool) -> str:
     return f"{math.ceil(needed.usual / unit) * unit:,.0f} {plan.request.options.record.of}{budget}"
 
 
-def explaining_columns(plan: Plan, *, bases: bool = True) -> list[Range | Levels | None]:
-    """The declarations of columns that explain, those that `bases` read as well; of plain arrays none."""
+def explaining_columns(plan: Plan) -> dict[str, Range | Levels | None]:
+    """The declarations of columns that explain; of plain arrays none."""
     if not isinstance(plan.design, DesignSpec):
-        return []
-    parsed = plan.design.parsed
-    left_out = set() if bases else parsed.held_columns
-    return [plan.design.domain.get(name) for name in parsed.exog_columns if name not in left_out]
+        return {}
+    return {name: plan.design.domain.get(name) for name in plan.design.parsed.exog_columns}
 
 
-def explaining_ranges(plan: Plan, *, bases: bool = True) -> list[Range]:
-    """Those of numbers other than 0 and 1; typical values do not help `bases`, which lie over the declared range."""
-    declared = explaining_columns(plan, bases=bases)
-    return [one for one in declared if isinstance(one, Range) and not one.is_binary]
+def explaining_ranges(plan: Plan, *, knotted: bool = True) -> list[Range]:
+    """Those of numbers other than 0 and 1, with those of splines or without."""
+    left_out = set[str]() if knotted else knotted_columns(plan)
+    return [
+        one
+        for name, one in explaining_columns(plan).items()
+        if isinstance(one, Range) and not one.is_binary and name not in left_out
+    ]
+
+
+def knotted_columns(plan: Plan) -> set[str]:
+    """Columns of splines: typical values leave out rows of them, and the knots stay over the declared range."""
+    return plan.design.parsed.knotted_columns if isinstance(plan.design, DesignSpec) else set()
 
 
 def fills_ranges(plan: Plan) -> bool:
@@ -267,7 +281,9 @@ def hiding_note(results: ReleasedModel) -> str:
     one = len(named) == 1
     ranges = "a range that its values fill" if len(numbers) == 1 else "ranges that their values fill"
     typical = phrase("typical=(mean, sd)", shell="typical values")
-    ways = [f"declare {ranges}", "use fewer knots" if basis else f"declare {typical}"] if numbers else []
+    knots = [bool(knotted_columns(results.plan).intersection(term_columns(results, one))) for one in numbers]
+    ways = [f"declare {ranges}"] * bool(numbers) + ["use fewer knots"] * any(knots)
+    ways += [f"declare {typical}"] * (not all(knots))
     ways += ["merge rare levels"] if factors else []
     listed, verb = f"{', '.join(f'`{name}`' for name in named)}", "hides" if one else "hide"
     verb += "" if blank else ", or makes far wider," if one else ", or make far wider,"
@@ -280,20 +296,27 @@ def hiding_note(results: ReleasedModel) -> str:
 def fills_interval(results: ReleasedModel, term: str) -> bool:
     """Whether the spread of a column of a term is known: by typical values, or an interval declared or bought.
 
-    Of a bought one that is hardly wider than the narrowest there is, the values may fill a small part.
+    Of a bought one that is hardly wider than the narrowest there is, the values may fill a small part. Knots of a
+    spline stay over the whole declared range.
     """
-    design = results.plan.design
-    if not isinstance(design, DesignSpec):
+    plan = results.plan
+    if not isinstance(plan.design, DesignSpec):
         return False
-    codes = {factor.code: factor.node for one in design.parsed.terms for factor in one}
-    names = [name for code in term.split(":") if code in codes for name in columns_of(codes[code])]
-    bought = narrowed_columns(results.plan)
-    declared = {name: one for name in names if isinstance(one := design.domain.get(name), Range)}
+    bought, names = narrowed_columns(plan), term_columns(results, term) - knotted_columns(plan)
+    declared = {name: one for name in names if isinstance(one := plan.design.domain.get(name), Range)}
     return any(
         one.typical is not None
         or (one.inner is not None and not (name in bought and np.ptp(one.inner) <= STILL_WIDE * (one.high - one.low)))
         for name, one in declared.items()
     )
+
+
+def term_columns(results: ReleasedModel, term: str) -> set[str]:
+    """The columns of the data that a term reads; of plain arrays none."""
+    if not isinstance(results.plan.design, DesignSpec):
+        return set()
+    codes = {factor.code: factor.node for one in results.plan.design.parsed.terms for factor in one}
+    return {name for code in term.split(":") if code in codes for name in columns_of(codes[code])}
 
 
 def rare_references_note(results: ReleasedModel, told: Container[str] = ()) -> tuple[list[str], set[str]]:

@@ -448,19 +448,25 @@ class ReleasedModel(FittedModel):
                 half = NORMAL * (error := math.hypot(noise, math.sqrt(sampled)))
                 figure = (scale, scale * error, scale * max(1 - half, 0.0), scale * (1 + half))
                 rows["scale"] = (*figure, math.nan, math.nan)
-        if (test := self._slopes_test()) is not None:
+        if self._slopes_test is not None:
+            test, _ = self._slopes_test
             rows["slopes"] = (test.statistic, math.nan, math.nan, math.nan, test.df, test.pvalue)
         columns = ["value", "std_error", "low", "high", "df", "p_value"]
         return pd.DataFrame.from_dict(rows, orient="index", columns=columns)
 
-    def _slopes_test(self) -> JointTest | None:
-        """The test that all coefficients but the intercept, or cut-points, are zero; None where none can be tested."""
+    @cached_property
+    def _slopes_test(self) -> tuple[JointTest, list[str]] | None:
+        """The test that all coefficients but the intercept, or cut-points, are zero, and the names of those tested.
+
+        None where none can be tested.
+        """
         errors, columns = self._inferred, self._fitted_columns
         places = np.flatnonzero(columns >= self.plan.constants)
         if not len(places):
             return None
         test = wald_test(errors.table.estimates, np.eye(len(columns))[places], errors.nulls[places])
-        return test if test.df else None
+        names = [self._fitted_names[places[place]] for place in test.tested]
+        return (test, names) if test.df else None
 
     def get_margeff(self, at: At = "overall", *, dummy: bool = False, alpha: float = 0.05) -> MarginalEffects:
         """Marginal effects on the mean response, as of statsmodels.

@@ -253,6 +253,25 @@ def _rescaled(spread: Spread, basis: Vector, rows: Vector, before: Identified, a
 RARE = 0.5  # a rare level has a released weight below this share of its factor's mean weight
 
 
+CERTAIN_SDS = 2.0
+"""A level is rare if its released weight is so for the noise too, of which it has so many standard deviations more."""
+
+
+def rare_factors(design: Bounds, inferred: ReleasedErrors) -> set[str]:
+    """Factors fitted last of which the released weights show a rare level: merging it may help."""
+    estimates, back = inferred.table.estimates, np.asarray(np.linalg.inv(inferred.basis), dtype=np.float64)
+    information, variances = back.T @ estimates.information @ back, estimates.matrix.bilinear(back.T, back.T)
+    found = set[str]()
+    for factor in design.dummies:
+        columns, weights = list(factor.columns), factor.weights(information)
+        noise = variances[columns] / np.array(factor.codes) ** 4
+        whole = variances[factor.base] / factor.constant**4
+        highest = weights + CERTAIN_SDS * np.sqrt(np.concatenate(([whole + noise.sum()], noise)))
+        if np.any(highest < RARE * np.mean(weights)):
+            found |= {one.name for one in design.terms if one.columns.start <= columns[0] < one.columns.stop}
+    return found
+
+
 def rare_references(design: Bounds, inferred: ReleasedErrors) -> list[str]:
     """Terms fitted last of which a common reference would show more than the rare one that they have.
 
@@ -297,13 +316,16 @@ def hiding_terms(design: Bounds, inferred: ReleasedErrors) -> HidingTerms:
     """The terms of dropped coefficients, whose possible effects widen the other intervals (docs/proofs/inference, 4).
 
     The others are counted that have an interval without these effects, or a far narrower one, as in a model without the
-    terms. If there are none a term that is hardly identified may hide them.
+    terms. If there are none a term that is hardly identified may hide them. A factor without a rare level is no cause.
     """
     table, estimates = inferred.table, inferred.table.estimates
     errors, found = estimates.contrasts(table.map).se, estimates.identified
     dropped = np.flatnonzero(~found.active)
     parts = {one.name: dropped[(dropped >= one.columns.start) & (dropped < one.columns.stop)] for one in design.terms}
-    parts = {name: places for name, places in parts.items() if len(places)}
+    coded = {place for factor in design.dummies for place in factor.columns}
+    factors = {one.name for one in design.terms if one.columns.start in coded}
+    common = factors - rare_factors(design, inferred)
+    parts = {name: places for name, places in parts.items() if len(places) and name not in common}
 
     def hidden_by(names: Iterable[str], without: Identified = found) -> NDArray[np.bool_]:
         sizes = np.broadcast_to(np.asarray(estimates.typical_size, dtype=np.float64), (estimates.size,)).copy()
@@ -319,14 +341,12 @@ def hiding_terms(design: Bounds, inferred: ReleasedErrors) -> HidingTerms:
     if estimates.is_model and (not hidden.any() or named == ["Intercept"]):
         hidden = np.zeros_like(hidden)
         places = {one.name: np.arange(one.columns.start, one.columns.stop) for one in design.terms}
-        doubted = [name for name in places if name != "Intercept" and found.active[places[name]].all()]
+        doubted = [one for one in places if one not in {"Intercept", *common} and found.active[places[one]].all()]
         for name in sorted(doubted, key=lambda name: float(found.ratios[places[name]].min()))[:DOUBTED]:
             parts[name] = places[name]
             others = hidden_by([name], identify_without(estimates, places[name]))
             if np.sum(others) > np.sum(hidden):
                 hidden, named = others, [name]
-    coded = {place for factor in design.dummies for place in factor.columns}
-    factors = {one.name for one in design.terms if one.columns.start in coded}
     factors |= {name for name in named if factors.issuperset(name.split(":"))}  # and their interactions
     numbers = [name for name in named if name not in {*factors, "Intercept"}]
     sizes = {one.name: len(one.maxima) for one in design.terms}

@@ -6,6 +6,7 @@ import bisect
 import itertools
 import math
 from itertools import compress
+from typing import NamedTuple
 
 import numpy as np
 from scipy import special
@@ -15,6 +16,7 @@ from dpstats.domain import Range
 from dpstats.formula.advice import dropped_note
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.reader import FORMULA
+from dpstats.inference import JointTest
 from dpstats.mechanisms.information import ReleasedSums
 from dpstats.mechanisms.narrowing import narrowable
 from dpstats.mechanisms.options import ROWS_GUESS
@@ -90,6 +92,8 @@ FIGURE_WORDS = {**SHARE_WORDS, "scale": "scale", "dispersion_used": "dispersion 
 """Rows of `fitstats` in a summary, each followed by its standard error in brackets."""
 
 PVALUE_STEP = 0.001  # the last digit of a p-value in a table
+ROOM_FOR_TESTED = 48  # characters of the header for the slopes that a joint test is of, or leaves out
+
 LARGE_WALD = 100  # larger statistics of joint tests have no decimals
 HALF_LINE = 21  # characters of a fact that fit on the right of a table's header
 WRONG_DOMAIN = 0.05  # if a column loses or clips more of the rows, no other note is more important
@@ -202,19 +206,46 @@ def fit_facts(results: ReleasedModel) -> list[str]:
             value, error = figures[name]["value"], figures[name]["std_error"]
             capped = " (residuals capped)" if name == "r_squared" and capped_at(results.plan) is not None else ""
             facts.append(f"{words}{capped} {to_the_noise(value, error)} ({to_the_noise(error, error)})")
-    shown = int(np.isfinite(results.bse.drop("Intercept", errors="ignore")).sum()) if results.has_errors else 0
-    # A joint test has wider errors, with which some slopes of the table may have none; of one the table has the test.
-    if (test := figures.get("slopes")) and (1 < test["df"] < shown or test["df"] == shown):
-        size = "p < 0.001" if test["p_value"] < PVALUE_STEP else f"p = {test['p_value']:.3f}"
-        value, number = test["value"], round(test["df"])
-        others = len(results._fitted_columns) - int("Intercept" in results.plan.names) - number
-        too_noisy = f"{others} other{'s' * (others > 1)} too noisy"  # short: a number is not broken across lines
-        tested = f"joint test of {number} slopes ({too_noisy})" if others else "slopes"
-        statistic = f"{value:,.0f}" if value >= LARGE_WALD else f"{value:.3g}"
-        bonferroni = number > 1 and not results._inferred.table.estimates.is_model
-        test_words = f"Bonferroni({number})" if bonferroni else f"Wald({number}) = {statistic}"
-        facts += [f"{tested}: {test_words}, {size}"] * (number > 1 or not others)
+    if (found := shown_test(results)) is not None:
+        test = found.test
+        size = "p < 0.001" if test.pvalue < PVALUE_STEP else f"p = {test.pvalue:.3f}"
+        statistic = f"{test.statistic:,.0f}" if test.statistic >= LARGE_WALD else f"{test.statistic:.3g}"
+        name = f"Bonferroni({test.df})" if test.bonferroni else f"Wald({test.df}) = {statistic}"
+        facts.append(f"{found.words}: {name}, {size}")
     return facts
+
+
+class ShownTest(NamedTuple):
+    """The joint test of slopes that the header has, and which of the table's lines it is of."""
+
+    test: JointTest
+    words: str
+    counted: list[str]  # the slopes tested, where the words count them; else empty
+
+
+def shown_test(results: ReleasedModel) -> ShownTest | None:
+    """The joint test of two or more slopes, or of all; None without the errors of a whole model.
+
+    It has wider errors, with which some slopes of the table may have none; of one the table has the test.
+    """
+    whole = results.fit_sums is not None or isinstance(results.released, ReleasedSums)
+    if not (whole and shows_errors(results)) or results._slopes_test is None:
+        return None
+    test, tested = results._slopes_test
+    slopes = results.bse.iloc[results.plan.constants :]
+    shown = [str(name) for name in slopes.index[np.isfinite(slopes)]]
+    if len(tested) == len(slopes):
+        return ShownTest(test, "slopes", [])
+    if len(tested) < 2:
+        return None
+    if len(tested) == len(shown):
+        return ShownTest(test, f"joint test of the {len(shown)} slopes with a std err", [])
+    left_out = joined([name for name in shown if name not in tested])
+    if len(joined(tested)) <= ROOM_FOR_TESTED:
+        return ShownTest(test, f"joint test of {joined(tested)}", [])
+    if len(left_out) <= ROOM_FOR_TESTED:
+        return ShownTest(test, f"joint test of the slopes with a std err, without {left_out} (too noisy for it)", [])
+    return ShownTest(test, f"joint test of {len(tested)} of the {len(shown)} slopes with a std err", tested)
 
 
 BEFORE_RANGES = " before ranges were bought"
@@ -283,7 +314,22 @@ def budget_line(results: ReleasedModel) -> str:
         ranges += f" {KEPT if _offers_ranges(results) else NONE_TO_NARROW}."
     delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
     spent = purchases_text(results.plan, results.budget)
-    return f"Budget: eps {guarantee.eps:.4g}{delta}: {spent}.{ranges}{_cap_kept(results.plan)}"
+    return f"Budget: eps {guarantee.eps:.4g}{delta}: {spent}.{ranges}{_codes_within(results)}{_cap_kept(results.plan)}"
+
+
+def _codes_within(results: ReleasedModel) -> str:
+    """Codes for missing that may have made an end of a bought range, a power of two, what it is."""
+    plan = results.plan
+    found = []
+    for name in plan.bought:
+        known = getattr(plan.design, "domain", {})[name]
+        low, high = known.interval
+        if name not in plan.trimmed and low != -high:  # which numbers of both signs have, too
+            found += [f"{code:g} in {name}" for code in known.missing_codes if not low / 2 <= code <= high / 2]
+    if not found:
+        return ""
+    missing = "stands for missing, declare the range" if len(found) == 1 else "stand for missing, declare ranges"
+    return f" If {joined(found[:MOST_RANGES], 'or')} {missing} without it."
 
 
 def _cap_kept(plan: Plan) -> str:
@@ -571,7 +617,11 @@ def wording_notes(results: ReleasedModel) -> list[str]:
     """What the columns of a table with errors mean."""
     if not shows_errors(results):
         return []
-    return ["coef is bias-corrected; params holds the coefficients as released, with shrinkage."]
+    test = shown_test(results)
+    joint = (
+        [f"The joint test is of {joined(test.counted)}: others are too noisy for it."] if test and test.counted else []
+    )
+    return [*joint, "coef is bias-corrected; params holds the coefficients as released, with shrinkage."]
 
 
 def pvalues_note(results: ReleasedModel) -> list[str]:

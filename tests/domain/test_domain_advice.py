@@ -131,6 +131,20 @@ def test_text_of_a_csv_file_that_is_not_declared_is_said_to_be_read_as_numbers(
     assert "age" not in said(caplog).replace("ranges", "")
 
 
+def test_columns_of_a_csv_file_that_are_not_declared_are_listed_in_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    names = [f"x{place}" for place in range(30)]
+    rows = pd.DataFrame(np.random.default_rng(1).uniform(0, 1, (40_000, 31)), columns=[*names, "y"])
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    dp.ols(f"y ~ {' + '.join(names)}", tmp_path / "rows.csv", 2.0, domain={"y": (0, 1)}, rows_at_least=40_000, seed=1)
+    told = [record.getMessage() for record in caplog.records if "CSV" in record.getMessage()]
+    assert len(told) == 1
+    assert "columns x0, x1, x2" in told[0]
+    assert "more are not declared and come from a CSV file" in told[0]
+    assert len(told[0]) < 300
+
+
 def test_advice_is_the_same_whatever_the_rows(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
     found = []

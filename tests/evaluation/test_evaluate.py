@@ -837,3 +837,16 @@ def test_an_interval_lies_in_the_possible_range_and_has_the_estimate() -> None:
         assert ((table["observed"] <= table["high"]) & (table["high"] <= 1)).all()
         beyond += int(table["observed"].isin([0.0, 1.0]).sum())
     assert beyond > 0  # such bins came up
+
+
+def test_a_note_says_which_metric_compares_with_a_null_model_of_clipped_responses() -> None:
+    random = np.random.default_rng(1)
+    x = random.uniform(0, 1, 8_000)
+    data = {"x": x, "y": 3 * x + random.normal(0, 1, 8_000), "k": random.poisson(np.exp(x))}
+    domain = {"x": (0, 1), "y": (-20, 20), "k": (0, 60)}
+    for model, response, metric in ((dp.ols, "y", "r2"), (dp.poisson, "k", "deviance explained")):
+        fit = model(f"{response} ~ x", data, 2.0, domain=domain, seed=1)
+        told = f"The null model behind {metric} (one mean for all rows) is computed from responses clipped to ("
+        found = dp.evaluate(fit, data, 0.5, seed=1)
+        assert told in " ".join(str(found.summary(full=True)).split())
+        assert metric in found.metrics.index

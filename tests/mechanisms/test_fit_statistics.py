@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cache
@@ -752,12 +753,32 @@ def test_a_joint_test_of_fewer_slopes_than_the_table_shows_says_so() -> None:
         text = " ".join(str(fit.summary()).split())
         if 1 < test["df"] < known:
             seen += 1
-            number, others = round(test["df"]), len(fit.bse) - 1 - round(test["df"])
-            noisy = f"{others} other{'s' * (others > 1)} too noisy"
-            assert f"joint test of {number} slopes ({noisy}): Wald({number}) = " in text
+            number = round(test["df"])
+            (told,) = re.findall(rf"joint test of (.+): Wald\({number}\) = ", text)
+            without = re.fullmatch(r"the slopes with a std err, without (.+) \(too noisy for it\)", told)
+            if " of the " in told:
+                assert told == f"{number} of the {known} slopes with a std err"
+                note = next(one for one in fit.notes if one.startswith("The joint test is of "))
+                named = re.split(", | and ", note.removeprefix("The joint test is of ").partition(": ")[0])
+                assert np.isfinite(fit.bse[named]).all()
+                assert len(named) == number
+            else:
+                named = re.split(", | and ", told if without is None else without[1])
+                assert np.isfinite(fit.bse[named]).all()
+                assert len(named) == (number if without is None else known - number)
             assert max(map(len, str(fit.summary()).splitlines())) <= 80
-        assert "joint test of 1 slope" not in text
+        assert "Wald(1)" not in text
     assert seen
+
+
+def test_a_joint_test_beside_blank_lines_says_what_it_is_of() -> None:
+    random = np.random.default_rng(1)
+    data = pd.DataFrame({"a": random.uniform(0, 1, 8_000), "g": random.choice(list("uv"), 8_000)})
+    data["y"] = data["a"] + random.normal(0, 1, 8_000)
+    domain = {"a": (0, 1), "g": list("uvw"), "y": (-5, 6)}
+    fit = dp.ols("y ~ g + a", data, 2.0, domain=domain, inference=True, seed=1)
+    assert np.isfinite(fit.bse).tolist() == [True, True, False, True]
+    assert "joint test of the 2 slopes with a std err: Wald(2) = " in " ".join(str(fit.summary()).split())
 
 
 def test_few_rows_leave_the_fit_open() -> None:
@@ -1151,3 +1172,17 @@ def test_steps_at_public_rows_are_whole_where_a_range_ends() -> None:
     assert found.to_dict() == pytest.approx({"x": 2 * fit.debiased["x"], "d": fit.debiased["d"]})
     with pytest.raises(dp.errors.ArgumentError, match="a step of 20 leads out of the range"):
         fit.comparisons({"x": 20}, newdata=rows)
+
+
+def test_by_a_column_declared_as_bool_says_how_to_make_it_a_factor() -> None:
+    random = np.random.default_rng(1)
+    data = {"x": random.uniform(0, 1, 4_000), "b": random.random(4_000) < 0.4}
+    data["y"] = data["x"] + data["b"]
+    domain = {"x": (0, 1), "b": bool, "y": (0, 2)}
+    fit = dp.ols("y ~ x + b", data, 2.0, domain=domain, seed=1)
+    with pytest.raises(
+        ArgumentError, match=r"'b' is declared as a number: in the domain declare \[0, 1\], not \(0, 1\)"
+    ):
+        fit.predictions(by="b")
+    fit = dp.ols("y ~ x + b", data, 2.0, domain={**domain, "b": [0, 1]}, seed=1, fitstats_by="b")
+    assert fit.predictions(by="b")["b"].tolist() == [0, 1]

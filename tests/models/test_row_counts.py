@@ -1005,3 +1005,25 @@ def test_the_code_that_a_message_names_lies_where_the_cells_do() -> None:
     assert "below the declared range (18, 90)" in found
     assert "such as -9" in found
     assert "999" not in found
+
+
+def test_a_clipped_exposure_has_no_coefficient() -> None:
+    """Rates are events over exposure; a weight and an offset have none either."""
+    random = np.random.default_rng(1)
+    n = 20_000
+    data = {"x": random.uniform(0, 1, n), "t": random.uniform(0.5, 12, n), "o": random.uniform(-3, 1, n)}
+    data["y"] = random.poisson(0.1 * data["t"])
+    domain = {"x": (0, 1), "t": (0.5, 6), "o": (-1, 1), "y": (0, 20)}
+    told = {
+        "exposure": ("t", "rates divide by the clipped exposures"),
+        "offset": ("o", "the offset is that of the clipped values"),
+        "weights": ("t", "these rows have the clipped weights"),
+    }
+    for argument, (column, words) in told.items():
+        call = {argument: column, "on_mismatch": "go", "seed": 1}
+        fit = dp.poisson("y ~ x", data, 2.0, domain=domain, **call)
+        notes = " ".join(fit.notes)
+        assert f"have `{column}` outside its declared range" in notes
+        assert words in notes
+        assert "coefficient is that of the clipped" not in notes
+        assert dp.GLMResults.from_dict(fit.to_dict()).notes == fit.notes

@@ -200,3 +200,16 @@ def test_an_effect_of_what_was_left_out_is_refused() -> None:
     assert "Held" not in caption(plots.effect(fit, "x"))
     with pytest.raises(ArgumentError, match="'z' is in no term of the model"):
         plots.effect(fit, "z")
+
+
+def test_levels_are_named_as_they_are_declared_however_they_are_given() -> None:
+    """True is 1, and a bool that was written to a file is text."""
+    random = np.random.default_rng(1)
+    data = {"x": random.uniform(0, 1, 4_000), "b": random.random(4_000) < 0.4}
+    data["y"] = data["x"] + data["b"]
+    fit = dp.ols("y ~ x + b", data, 2.0, domain={"x": (0, 1), "b": [False, True], "y": (0, 2)}, seed=1)
+    for values in ([False, True], ["False", "True"], [0, 1]):
+        legend = plots.effect(fit, "x", at={"b": values}).get_legend()
+        assert [one.get_text() for one in legend.get_texts()] == ["b = False", "b = True"]
+    with pytest.raises(ArgumentError, match="must be one of"):
+        plots.effect(fit, "x", at={"b": "yes"})

@@ -11,6 +11,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.results import error_advice
+from dpstats.results.standard_errors import rare_factors
 
 DOMAIN: dict[str, Any] = {"w": (0, 40), "z": (-1, 1), "x": (-1, 1), "g": list("abcd"), "y": [0, 1]}
 SLOPES = {"w": -0.25, "z": 0.5, "x": -0.4}
@@ -126,3 +127,45 @@ def test_a_bought_range_that_is_hardly_wider_than_the_narrowest_is_not_taken_for
     assert error_advice.fills_interval(fits[2], "x")  # as declared
     monkeypatch.setattr(error_advice, "narrowed_columns", lambda plan: ["x"])
     assert [error_advice.fills_interval(fits[width], "x") for width in (2, 3)] == [False, True]
+
+
+def splined(seed: int, spline: str, typical: tuple[float, float] | None, ranges: str | None = None) -> Any:
+    """Ages of 18 to 90 in (0, 200) beside a factor of common levels."""
+    random = np.random.default_rng([seed, 45])
+    data = pd.DataFrame({"x": random.normal(45, 12, 20_000).clip(18, 90), "g": random.choice(list("abc"), 20_000)})
+    data["y"] = 10 + 0.1 * data["x"] + (data["g"] == "b") + random.normal(0, 2, 20_000)
+    domain = {"x": dp.Range(0, 200, typical=typical), "g": list("abc"), "y": (0, 40)}
+    return dp.ols(f"y ~ g + {spline}", data, 1.0, domain=domain, inference=True, ranges=ranges, seed=seed)
+
+
+def test_a_spline_is_named_and_not_a_factor_of_common_levels() -> None:
+    """Typical values leave the knots of a spline where they are, so that its range is as wide as without."""
+    spline, named = "cr(x, df=4, constraints='center')", dict.fromkeys([None, (45.0, 12.0)], 0)
+    for typical in (None, (45.0, 12.0)):
+        for seed in range(4):
+            notes = " ".join(splined(seed, spline, typical).notes)
+            assert "`g`" not in notes
+            assert "merg" not in notes, "no level is rare"
+            assert "typical=(mean, sd)" not in notes
+            if f"`{spline}` hides" in notes:
+                named[typical] += 1
+                assert "declare a range that its values fill or use fewer knots" in notes
+    assert min(named.values()) >= 1
+
+
+def test_typical_values_are_advised_for_polynomials_and_not_for_splines() -> None:
+    """They move the ends over which a polynomial is scaled: its error was .9 with them and there was none without."""
+    untold, told = (splined(1, "poly(x, 2)", typical, "declared") for typical in (None, (45.0, 12.0)))
+    notes = " ".join(untold.notes)
+    assert "typical=(mean, sd)" in notes
+    assert "knots" not in notes
+    assert not untold.identified.all()
+    assert told.identified.all()
+
+
+def test_levels_are_rare_where_their_released_weights_are_so_beyond_the_noise() -> None:
+    random = np.random.default_rng(3)
+    for shares, rare in (([0.4, 0.3, 0.3], set[str]()), ([0.5, 0.48, 0.02], {"g"}), ([0.02, 0.5, 0.48], {"g"})):
+        data = pd.DataFrame({"g": random.choice(list("abc"), 20_000, p=shares), "y": random.normal(0, 1, 20_000)})
+        fit = dp.ols("y ~ g", data, 1.0, domain={"g": list("abc"), "y": (-4, 4)}, inference=True, seed=1)
+        assert rare_factors(error_advice.fitted_last(fit), fit._inferred) == rare

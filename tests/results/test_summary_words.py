@@ -704,9 +704,15 @@ def test_a_summary_shows_the_ranges_that_were_bought_of_undeclared_columns() -> 
     data["income"] = np.where(data.index % 30 == 0, 999_999, random.uniform(0, 200_000, 8000))
     data["y"] = random.uniform(0, 10, 8000)
     few = words(dp.ols("y ~ income", data, 2.0, domain={"y": (0, 10)}, seed=1))
-    assert "Ranges bought, which clip: income (0, 1,048,576)." in few
+    assert "Ranges bought, which clip: income (0, 1,048,576). If 999999 in income stands for missing, declare" in few
     many = words(dp.ols("y ~ income + a + b + c + d + e + f", data, 20.0, domain={"y": (0, 10)}, seed=1))
-    assert "income (0, 1,048,576), a (1, 3), b (1, 3), c (1, 3) and 3 more." in many
+    assert "income (0, 1,048,576), a (1, 3), b (1, 3), c (1, 3) and 3 more. If 999999 in income stands" in many
+    coded = np.where(data.index % 30 == 0, -9, random.uniform(1, 5, 8000))
+    assert "If -9 in b stands for missing" in words(
+        dp.ols("y ~ b", data.assign(b=coded), 2.0, domain={"y": (0, 10)}, seed=1)
+    )
+    plain = random.normal(0, 30, 8000)
+    assert "stands for missing" not in words(dp.ols("y ~ b", data.assign(b=plain), 2.0, domain={"y": (0, 10)}, seed=1))
 
 
 def test_declared_ranges_that_were_kept_are_named() -> None:
