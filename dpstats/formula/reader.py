@@ -490,10 +490,7 @@ class Fault(NamedTuple):
     def shared_effect(self, columns: str, *, large: bool = False) -> str:
         """`effect` of several columns, the same for all that have the same cause, or `large_effect`."""
         if not self.loses:
-            own = (
-                "; the coefficients are those of the clipped values" if not self.beside else CLIPPED_WORDS[self.beside]
-            )
-            own = "" if large else own
+            own = CLIPPED_WORDS[self.beside].replace("coefficient is that", "coefficients are those") * (not large)
             return (
                 f"have {columns} {self.kind} their declared ranges, where they are clipped{own}; {self._codebook_range}"
             )

@@ -36,7 +36,8 @@ COLUMN_WIDTH = 36  # letters of a label in one of two columns of a legend
 CAPTION = "caption"  # the gid of a picture's caption
 UNPROTECTED = "NO GUARANTEE is claimed"  # the start of a sentence that every picture keeps
 PROTECTED = "Protected: "  # the start of the sentence on the guarantee
-LOW = 2.8  # inches of a row of axes that leave the caption little room
+LOW = 3.4  # inches of a row of axes that leave the caption little room
+LOW_TEXT = 0.75  # the size of text in these, of what it is elsewhere
 SENTENCE_ENDS = re.compile(r"(?<=[.!?])\s+(?=[A-Z])")
 WORD_ENDS = " :,;[(=*+/_-"  # a text may be cut after these
 
@@ -57,7 +58,7 @@ def new_axes(ax: Axes | None, height: float = HEIGHT, width: float = WIDTH) -> A
         figure.set_layout_engine("tight")  # leaves room for the caption, and `tight_layout` keeps it
     ax.spines[["top", "right"]].set_visible(False)
     ax.spines[["left", "bottom"]].set_color(GREY)
-    ax.tick_params(labelsize=TICK_SIZE, colors=INK, length=3)
+    ax.tick_params(labelsize=_points(ax, TICK_SIZE), colors=INK, length=3)
     ax.grid(True, color=PALE, linewidth=0.6)
     ax.set_axisbelow(True)
     return ax
@@ -65,8 +66,8 @@ def new_axes(ax: Axes | None, height: float = HEIGHT, width: float = WIDTH) -> A
 
 def name_axes(ax: Axes, xlabel: str, ylabel: str) -> None:
     """Labels of both axes, in plain text."""
-    across = ax.set_xlabel(shorten(xlabel, 70), fontsize=LABEL_SIZE, color=INK)
-    literal_text([across, ax.set_ylabel(shorten(ylabel, 50), fontsize=LABEL_SIZE, color=INK)])
+    across = ax.set_xlabel(shorten(xlabel, 70), fontsize=_points(ax, LABEL_SIZE), color=INK)
+    literal_text([across, ax.set_ylabel(shorten(ylabel, 50), fontsize=_points(ax, LABEL_SIZE), color=INK)])
 
 
 def name_rows(ax: Axes, names: Sequence[object]) -> None:
@@ -74,7 +75,7 @@ def name_rows(ax: Axes, names: Sequence[object]) -> None:
     figure = ax.get_figure(root=True)
     assert figure is not None
     width = ax.get_window_extent().width / figure.dpi * 72
-    letters = min(NAME_WIDTH, max(LEAST_NAME, int(NAMES_PART * _characters(width, TICK_SIZE))))
+    letters = min(NAME_WIDTH, max(LEAST_NAME, int(NAMES_PART * _characters(width, _points(ax, TICK_SIZE)))))
     ax.set_yticks(np.arange(len(names)), [shorten(name, letters) for name in names])
     ax.set_ylim(len(names) - 0.4, -0.6)
     ax.grid(False, axis="y")
@@ -91,7 +92,9 @@ def show_legend(ax: Axes, **arguments: Any) -> None:
     """A legend of everything that has a label, in plain text."""
     shown = _labelled(ax)
     if shown:
-        legend = ax.legend(list(shown.values()), list(shown), fontsize=TICK_SIZE, frameon=False, **arguments)
+        legend = ax.legend(
+            list(shown.values()), list(shown), fontsize=_points(ax, TICK_SIZE), frameon=False, **arguments
+        )
         literal_text(legend.get_texts())
 
 
@@ -145,13 +148,13 @@ def finish(
     assert figure is not None
     figure.draw_without_rendering()
     width = ax.get_window_extent().width / figure.dpi * 72
-    ax.xaxis.label.set_text(wrapped(ax.get_xlabel(), _characters(width, LABEL_SIZE)))
+    ax.xaxis.label.set_text(wrapped(ax.get_xlabel(), _characters(width, _points(ax, LABEL_SIZE))))
     heading = ax.set_title(
-        wrapped(title, _characters(width, LABEL_SIZE + 1)),
+        wrapped(title, _characters(width, _points(ax, LABEL_SIZE + 1))),
         loc="left",
-        fontsize=LABEL_SIZE + 1,
+        fontsize=_points(ax, LABEL_SIZE + 1),
         color=INK,
-        pad=10 + 1.7 * TICK_SIZE * lines_above,
+        pad=_points(ax, 10 + 1.7 * TICK_SIZE * lines_above),
     )
     before = [text for text in ax.texts if text.get_gid() == CAPTION]
     words = " ".join([*(one.get_text() for one in before), *filter(None, sentences)]).replace("\n", " ")
@@ -159,7 +162,7 @@ def finish(
         one.remove()
     # Nothing is said twice. An equation stays whole: no-break spaces are no places to wrap at.
     words = " ".join(dict.fromkeys(filter(None, SENTENCE_ENDS.split(words)))).replace(" = ", "\u00a0=\u00a0")
-    text = textwrap.fill(words, _characters(width, CAPTION_SIZE)).replace("\u00a0", " ")
+    text = textwrap.fill(words, _characters(width, _points(ax, CAPTION_SIZE))).replace("\u00a0", " ")
     if not text:
         literal_text([heading])
         return ax
@@ -171,7 +174,7 @@ def finish(
         textcoords="offset points",
         ha="left",
         va="top",
-        fontsize=CAPTION_SIZE,
+        fontsize=_points(ax, CAPTION_SIZE),
         color=GREY,
         linespacing=1.35,
         annotation_clip=False,
@@ -188,6 +191,11 @@ def _is_low(ax: Axes) -> bool:
         return False
     rows, first, last = place.get_gridspec().nrows, place.rowspan.start, place.rowspan.stop
     return rows > 1 and figure.get_figheight() * (last - first) / rows < LOW
+
+
+def _points(ax: Axes, size: float) -> float:
+    """The size of a text in these axes, of the one that it has in a picture by itself."""
+    return LOW_TEXT * size if _is_low(ax) else size
 
 
 def _characters(points: float, size: float) -> int:

@@ -172,7 +172,7 @@ def other_ways(results: ReleasedModel) -> str:
     if results.has_errors and of_formula:  # which levels are rare is released; of cells of an interaction it may not be
         part = fitted_last(results)
         crossed = any(":" in term.name for term in part.terms)
-        levels = levels if crossed or rare_factors(part, results._inferred) else []
+        levels = levels if crossed or rare_factors(part, results._inferred, certain=False) else []
     screen = phrase("screen=", shell="--set screen=K")
     chooses = "" if plan.screening is not None or plan.family.name in OF_PIECES else f" ({screen} chooses them)"
     typical = f"{phrase('typical=(mean, sd)', shell='typical values')} in the Domain (free)"

@@ -254,11 +254,12 @@ RARE = 0.5  # a rare level has a released weight below this share of its factor'
 
 
 CERTAIN_SDS = 2.0
-"""A level is rare if its released weight is so for the noise too, of which it has so many standard deviations more."""
+"""A level is rare for certain, or may be rare, if its released weight is with so much more or less noise."""
 
 
-def rare_factors(design: Bounds, inferred: ReleasedErrors) -> set[str]:
-    """Factors fitted last of which the released weights show a rare level: merging it may help."""
+def rare_factors(design: Bounds, inferred: ReleasedErrors, *, certain: bool) -> set[str]:
+    """Factors fitted last of which released weights show a rare level, or do not show that none is: merging may help."""
+    doubt = CERTAIN_SDS if certain else -CERTAIN_SDS
     estimates, back = inferred.table.estimates, np.asarray(np.linalg.inv(inferred.basis), dtype=np.float64)
     information, variances = back.T @ estimates.information @ back, estimates.matrix.bilinear(back.T, back.T)
     found = set[str]()
@@ -266,8 +267,8 @@ def rare_factors(design: Bounds, inferred: ReleasedErrors) -> set[str]:
         columns, weights = list(factor.columns), factor.weights(information)
         noise = variances[columns] / np.array(factor.codes) ** 4
         whole = variances[factor.base] / factor.constant**4
-        highest = weights + CERTAIN_SDS * np.sqrt(np.concatenate(([whole + noise.sum()], noise)))
-        if np.any(highest < RARE * np.mean(weights)):
+        doubted = weights + doubt * np.sqrt(np.concatenate(([whole + noise.sum()], noise)))
+        if np.any(doubted < RARE * np.mean(weights)):
             found |= {one.name for one in design.terms if one.columns.start <= columns[0] < one.columns.stop}
     return found
 
@@ -324,7 +325,7 @@ def hiding_terms(design: Bounds, inferred: ReleasedErrors) -> HidingTerms:
     parts = {one.name: dropped[(dropped >= one.columns.start) & (dropped < one.columns.stop)] for one in design.terms}
     coded = {place for factor in design.dummies for place in factor.columns}
     factors = {one.name for one in design.terms if one.columns.start in coded}
-    common = factors - rare_factors(design, inferred)
+    common = factors - rare_factors(design, inferred, certain=True)
     parts = {name: places for name, places in parts.items() if len(places) and name not in common}
 
     def hidden_by(names: Iterable[str], without: Identified = found) -> NDArray[np.bool_]:

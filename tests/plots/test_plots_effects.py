@@ -9,11 +9,13 @@ import pandas as pd
 import pytest
 from drawn import fitted, predicting
 from looking import band_of, caption, legend, marks
+from matplotlib import pyplot
 from scipy import special
 
 import dpstats as dp
 from dpstats import plots
 from dpstats.errors import ArgumentError
+from dpstats.plots.style import CAPTION
 
 
 def test_the_effect_is_the_prediction_with_its_band(fit: dp.GLMResults) -> None:
@@ -213,3 +215,20 @@ def test_levels_are_named_as_they_are_declared_however_they_are_given() -> None:
         assert [one.get_text() for one in legend.get_texts()] == ["b = False", "b = True"]
     with pytest.raises(ArgumentError, match="must be one of"):
         plots.effect(fit, "x", at={"b": "yes"})
+
+
+@pytest.mark.parametrize("layout", [None, "constrained"])
+def test_axes_of_a_two_by_two_grid_of_the_default_size_have_room(fit: dp.GLMResults, layout: str | None) -> None:
+    """With texts of the size of a picture by itself they were a third as high, and lower than the y label."""
+    figure, axes = pyplot.subplots(2, 2, layout=layout)
+    for ax, column in zip(axes.ravel(), ("x", "group", "x", "group"), strict=True):
+        plots.effect(fit, column, ax=ax)
+    figure.canvas.draw()
+    for ax in axes.ravel():
+        box, label = ax.get_window_extent(), ax.yaxis.label.get_window_extent()
+        assert box.height > 0.15 * figure.bbox.height
+        assert label.height < 1.5 * box.height
+        below = next(text for text in ax.texts if text.get_gid() == CAPTION).get_window_extent()
+        assert below.y0 >= 0
+        assert below.x1 <= figure.bbox.width
+    pyplot.close(figure)

@@ -168,4 +168,9 @@ def test_levels_are_rare_where_their_released_weights_are_so_beyond_the_noise() 
     for shares, rare in (([0.4, 0.3, 0.3], set[str]()), ([0.5, 0.48, 0.02], {"g"}), ([0.02, 0.5, 0.48], {"g"})):
         data = pd.DataFrame({"g": random.choice(list("abc"), 20_000, p=shares), "y": random.normal(0, 1, 20_000)})
         fit = dp.ols("y ~ g", data, 1.0, domain={"g": list("abc"), "y": (-4, 4)}, inference=True, seed=1)
-        assert rare_factors(error_advice.fitted_last(fit), fit._inferred) == rare
+        for certain in (False, True):
+            assert rare_factors(error_advice.fitted_last(fit), fit._inferred, certain=certain) == rare
+    fit = dp.ols("y ~ g", data[:200], 0.1, domain={"g": list("abc"), "y": (-4, 4)}, inference=True, seed=1)
+    part = error_advice.fitted_last(fit)
+    assert rare_factors(part, fit._inferred, certain=True) == set()
+    assert rare_factors(part, fit._inferred, certain=False) == {"g"}, "noise hides what is rare"
