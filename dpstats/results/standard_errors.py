@@ -258,7 +258,7 @@ CERTAIN_SDS = 2.0
 
 
 def rare_factors(design: Bounds, inferred: ReleasedErrors, *, certain: bool) -> set[str]:
-    """Factors fitted last of which released weights show a rare level, or do not show that none is: merging may help."""
+    """Factors fitted last of which released weights show a rare level; or, unless `certain`, may hide one."""
     doubt = CERTAIN_SDS if certain else -CERTAIN_SDS
     estimates, back = inferred.table.estimates, np.asarray(np.linalg.inv(inferred.basis), dtype=np.float64)
     information, variances = back.T @ estimates.information @ back, estimates.matrix.bilinear(back.T, back.T)
