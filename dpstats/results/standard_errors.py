@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -27,7 +27,7 @@ from dpstats.inference import (
     Spread,
     average_along_path,
 )
-from dpstats.inference.basis import self_adjoint
+from dpstats.inference.basis import Dummies, self_adjoint
 from dpstats.inference.inverse import identify
 from dpstats.mechanisms.design import Bounds, SubDesign, constant_column
 from dpstats.mechanisms.information import Information, ReleasedSums, known_information
@@ -257,20 +257,29 @@ CERTAIN_SDS = 2.0
 """A level is rare for certain, or may be rare, if its released weight is with so much more or less noise."""
 
 
-def rare_factors(design: Bounds, inferred: ReleasedErrors, *, certain: bool) -> set[str]:
-    """Factors fitted last of which released weights show a rare level; or, unless `certain`, may hide one."""
+def rare_levels(
+    design: Bounds, inferred: ReleasedErrors, *, certain: bool
+) -> Iterator[tuple[str, Dummies, NDArray[np.bool_]]]:
+    """Factors fitted last, with which levels are rare by their released weights, the reference first.
+
+    Unless `certain`, those too that may be.
+    """
     doubt = CERTAIN_SDS if certain else -CERTAIN_SDS
     estimates, back = inferred.table.estimates, np.asarray(np.linalg.inv(inferred.basis), dtype=np.float64)
     information, variances = back.T @ estimates.information @ back, estimates.matrix.bilinear(back.T, back.T)
-    found = set[str]()
     for factor in design.dummies:
         columns, weights = list(factor.columns), factor.weights(information)
         noise = variances[columns] / np.array(factor.codes) ** 4
         whole = variances[factor.base] / factor.constant**4
         doubted = weights + doubt * np.sqrt(np.concatenate(([whole + noise.sum()], noise)))
-        if np.any(doubted < RARE * np.mean(weights)):
-            found |= {one.name for one in design.terms if one.columns.start <= columns[0] < one.columns.stop}
-    return found
+        for one in design.terms:
+            if one.columns.start <= columns[0] < one.columns.stop:
+                yield one.name, factor, doubted < RARE * np.mean(weights)
+
+
+def rare_factors(design: Bounds, inferred: ReleasedErrors, *, certain: bool) -> set[str]:
+    """Factors fitted last of which released weights show a rare level; or, unless `certain`, may hide one."""
+    return {name for name, _, rare in rare_levels(design, inferred, certain=certain) if rare.any()}
 
 
 def rare_references(design: Bounds, inferred: ReleasedErrors) -> list[str]:
@@ -282,14 +291,11 @@ def rare_references(design: Bounds, inferred: ReleasedErrors) -> list[str]:
     turned = np.diag(inferred.basis) < 0
     if not np.any(turned):
         return []
-    estimates, back = inferred.table.estimates, np.linalg.inv(inferred.basis)
-    bounded = np.isfinite(estimates.contrasts(np.eye(len(turned))).se)
-    information, found = back.T @ estimates.information @ back, []
-    for factor in design.dummies:
-        columns, weights = list(factor.columns), factor.weights(information)
-        hides = np.any(turned[columns] & ~bounded[columns]) and np.any(bounded[columns])
-        if hides and weights[0] < RARE * np.mean(weights):
-            found += [one.name for one in design.terms if one.columns.start <= columns[0] < one.columns.stop]
+    bounded, found = np.isfinite(inferred.table.estimates.contrasts(np.eye(len(turned))).se), []
+    for name, factor, rare in rare_levels(design, inferred, certain=True):
+        columns = list(factor.columns)
+        if rare[0] and np.any(turned[columns] & ~bounded[columns]) and np.any(bounded[columns]):
+            found.append(name)
     return found
 
 
