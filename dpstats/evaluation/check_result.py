@@ -510,7 +510,8 @@ class Check(Released):
             return f"{buys} finds one"
         complete = max(self.totals["rows"].to_dict()["complete"], 1.0)
         eps = rows_that_pay(1.0, self.guarantee.adjacency, len(self.trimmable)) / complete
-        by_itself = f"with an eps of about {float(f'{eps:.2g}'):g} or more a fit of so many rows narrows it by itself"
+        least = f"{float(f'{eps:.2g}'):g}"
+        by_itself = f"with an eps of about {least} or more a fit of so many rows usually narrows it by itself"
         return by_itself if eps <= USUAL_EPS else f"{buys} finds one, and {by_itself}"
 
     def summary(self) -> Summary:

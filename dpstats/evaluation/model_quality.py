@@ -17,6 +17,7 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError
 from dpstats.evaluation.binary import DECISION_METRICS, PROBABILITY_METRICS, BinaryModel
 from dpstats.evaluation.histograms import STEPS, WEIGHTED_STEPS, Histogram, linear_range
+from dpstats.evaluation.holdout_split import are_test_rows
 from dpstats.evaluation.integer_noise import IntegerNoise, choose_noise
 from dpstats.evaluation.levels import LEVEL_METRICS, LevelModel
 from dpstats.evaluation.numeric import COUNT_METRICS, GAUSSIAN_METRICS, QUANTILE_METRICS, NumericModel
@@ -204,6 +205,7 @@ def evaluate(
             assert isinstance(design, DesignSpec)
             values = sums.of_table(design, rows, privacy.record, random)
         found = describe(fit.plan, sums, noise.add(values, random), noise, guarantee)
+        found = replace(found, held_out=rows is not None and are_test_rows(rows))
         if against is not None:
             found = replace(found, against=model_name(against.plan))
         verdict = [] if against is None else [verdict_note(found)]

@@ -68,9 +68,9 @@ cells: their places keep the mean from moving there."""
 
 LONG_TAIL = 2.5  # The variance of a row's squared residual over the squared mean is 2 for normal residuals
 LONG_TAIL_NOTE = (
-    "Residuals have a long tail: rmse, mae and their errors can be too small by what the noise hides of it and by rows "
-    "too rare to be among these, and intervals can then miss the truth from below. Noise that looks like a tail is "
-    "rare and makes them too large: a narrower declared range of the response prevents it."
+    "Residuals have a long tail. Noise hides the largest of them, and these rows may lack the rarest: rmse, mae and "
+    "their errors can then be too small, and the intervals can lie below the true values. Rarely the tail is only "
+    "noise, which makes rmse and mae too large; a narrower declared range of the response prevents that."
 )
 
 

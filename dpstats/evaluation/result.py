@@ -64,6 +64,8 @@ class Evaluation(Released):
     against : str or None
         Family and formula of another model: `metrics` are then mean differences of losses, those of `model` less those
         of the other.
+    held_out : bool
+        Whether the rows are known to be the test rows of `dpstats.holdout`.
 
     Examples
     --------
@@ -95,6 +97,7 @@ class Evaluation(Released):
     rows_left_out: float | None = None
     rows_left_out_se: float | None = None
     against: str | None = None
+    held_out: bool = False
 
     @property
     def auc(self) -> pd.Series[float] | None:
@@ -162,9 +165,17 @@ class Evaluation(Released):
     def _notes(self) -> list[str]:
         return [
             *self.notes,
-            f"{WORDS_NOTE if self.against is None else PAIR_WORDS_NOTE}{self._words_on_rows_left_out()}",
+            f"{ERRORS_NOTE}{self._words_on_fitted_rows()}{self._words_on_rows_left_out()}",
             *([] if self.roc is None else [f"The ROC curve is in {phrase('.roc', shell='--json')}."]),
         ]
+
+    def _words_on_fitted_rows(self) -> str:
+        """What holds of rows that a model was fitted to, unless these are others."""
+        if self.held_out:
+            return ""
+        if self.against is not None:
+            return " Rows that a model was fitted to favour it."
+        return " On rows that the model was fitted to, metrics are too good."
 
     def _words_on_rows_left_out(self) -> str:
         """What no note of its own says of them."""
@@ -175,8 +186,9 @@ class Evaluation(Released):
             )
         if any(note.startswith(LEFT_OUT) for note in self.notes):
             return ""
-        what = "rows were left out" if self.guarantee.unit is None else "persons have no complete row"
-        return f" No more {what} than noise explains (s.d. {rows_error(self.rows_left_out_se)})."
+        persons = self.guarantee.unit is not None
+        none = "No person seems to lack a complete row" if persons else "No row seems to be left out"
+        return f" {none} (s.d. of the noise {rows_error(self.rows_left_out_se)})."
 
     def __repr__(self) -> str:
         other = "" if self.against is None else f" against {shorten(self.against, 50)}"
@@ -189,8 +201,9 @@ class Evaluation(Released):
     def to_dict(self) -> dict[str, Any]:
         facts = {field.name: getattr(self, field.name) for field in fields(self)}
         facts |= {name: _plain(facts[name]) for name in FRAMES}
-        if self.against is None:  # as older versions stored it
-            del facts["against"]
+        for name in ("against", "held_out"):
+            if not facts[name]:  # as older versions stored it
+                del facts[name]
         return {**facts, "guarantee": self.guarantee.to_dict(), "noise": asdict(self.noise), "notes": list(self.notes)}
 
     @classmethod
@@ -265,8 +278,6 @@ MOST_NOTES = 3  # below a short summary, the most important first
 ERRORS_NOTE = (
     "noise is the standard error due to privacy, sampling the one due to the sample; the interval includes both."
 )
-WORDS_NOTE = f"{ERRORS_NOTE} On rows that the model was fitted to, metrics are too good."
-PAIR_WORDS_NOTE = f"{ERRORS_NOTE} Rows that a model was fitted to favour it."
 
 WIDE_RANGE = "The declared range of the response"
 """What the note begins with that says it is too wide for the classes of the histograms."""

@@ -46,7 +46,7 @@ from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
 from dpstats.privacy.trimming import MOST_SHARE, rows_that_choose, rows_that_pay, rows_to_narrow
 from dpstats.proof_pages import cite_proof
 from dpstats.summaries import format_number
-from dpstats.wording import argument, phrase, sentence
+from dpstats.wording import argument, joined, phrase, sentence
 
 ROWS_TRIED = tuple(250 * 2**doubled for doubled in range(16))
 """Numbers of rows that a forecast tries."""
@@ -214,9 +214,11 @@ def faults_line(plan: Any) -> list[str]:
     if share <= LARGE_UNNAMED:
         return []
     many = f"up to about {most:,} ({100 * share:.2g} %; 95 % confidence)" if share < 1 else "any number"
-    eps = counts.eps_to_check
-    python, shell = (f" with eps={eps:g}", f" --eps {eps:g}") if eps <= plan.guarantee.eps else ("", "")
-    check = phrase(f"dp.check{python}", shell=f"python -m dpstats check{shell}")
+    unit, eps = plan.guarantee.unit, counts.eps_to_check
+    typed = [] if unit is None else [argument("unit", unit)]  # without it single rows are protected
+    typed += [phrase(f"eps={eps:g}", shell=f"--eps {eps:g}")] if eps <= plan.guarantee.eps else []
+    python = f"dp.check{' with ' * bool(typed)}{joined(typed)}"
+    check = phrase(python, shell=" ".join(["python -m dpstats check", *typed]))
     which = "a column that is not named" if counts.named else "no column is named, but one"
     return [f"Lost or clipped {counts.of_faults}: {which} may lose or clip {many}. {check} counts them."]
 

@@ -14,6 +14,7 @@ from dpstats.arguments import safe_repr
 from dpstats.errors import ArgumentError
 from dpstats.plots import style
 from dpstats.plots.style import EVALUATION, check_subject
+from dpstats.wording import joined
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -201,8 +202,9 @@ def _table(evaluation: Any, metric: str, columns: list[str]) -> pd.DataFrame:
     table = getattr(evaluation, metric)
     if table is None:
         known = [name for name in PICTURES if getattr(evaluation, name) is not None]
+        drawn = f"it has {joined(known)}, which can be drawn" if known else "it has nothing that can be drawn"
         raise ArgumentError(
-            f"the evaluation has no {metric}; of it can be drawn: {', '.join(known) or 'nothing'}. Models of two "
+            f"the evaluation has no {metric}; {drawn}. Models of two "
             f"classes have calibration and roc: evaluate with metrics=[{metric!r}] if the model has one"
         )
     finite: pd.DataFrame = table.loc[np.isfinite(table[columns].to_numpy(dtype=np.float64)).all(axis=1)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn, Self
 
@@ -10,16 +10,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from dpstats.arguments import check_flag
 from dpstats.cached import cached_property
 from dpstats.data import as_table
 from dpstats.errors import NotReleasedError
 from dpstats.families import Family, Gaussian
 from dpstats.frames import WideFrame
+from dpstats.inference.inverse import identify
 from dpstats.mechanisms.absorbed import ReleasedWithin, WithinPlan
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.stage import NoiseFacts
 from dpstats.plan.notes import counts_note, faults_line
 from dpstats.plan.row_counts import RowCounts, about_rows, rows_of_nobody
+from dpstats.plan.tables import facts_table
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
@@ -28,7 +31,7 @@ from dpstats.results.inference_mixin import InferenceMixin
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.results.stored import Released, guarantee_sentence, marked_title
 from dpstats.summaries import Summary, paired_facts, shorten
-from dpstats.wording import argument
+from dpstats.wording import argument, joined
 
 Vector = NDArray[np.float64]
 
@@ -36,7 +39,17 @@ SEEN_SDS, LIKELY_SDS = 3, 2
 """Groups are seen from so many standard deviations of their count's noise on; there are hardly so many more."""
 
 ENOUGH_SDS = 4
-"""From about so many on nearly all intervals are bounded (``python -m benchmarks.models.absorbed few``)."""
+"""From about so many on their number surely stands out, and nearly all intervals are bounded if columns fill their
+ranges (``python -m benchmarks.models.absorbed few``)."""
+
+MOST_NOTES = 3  # on the coefficients in a short summary, the most important first; `notes` has all
+
+SURE_SDS = 4.0
+"""A column surely varies within groups whose sum of squares is so many standard deviations of its noise."""
+
+INFLATED, ALIKE = 2.0, 0.9
+"""A column hardly varies apart from others if they make its variance so many times as large; from one other if the
+correlation with it is so large."""
 
 ENOUGH_GROUPS = 50
 """Clustered errors of so many groups are hardly too small."""
@@ -87,12 +100,23 @@ def noise_facts(plan: WithinPlan) -> NoiseFacts:
 
 
 def plan_notes(plan: WithinPlan) -> list[str]:
-    """What a reader must know of any such model."""
-    weighed = (
-        f"Every {plan.absorbed} counts the same: squares and products within it are divided by its number of rows."
-    )
+    """What a reader must know of any such model: what it guarantees and costs, then what it is."""
+    return [*charge_notes(plan), *model_notes(plan)]
+
+
+def charge_notes(plan: WithinPlan) -> list[str]:
+    """The guarantee, and what was paid for it."""
     purchases = ", ".join(f"{purchase} {eps:.4g}" for purchase, eps, *_ in plan.budget)
+    return [
+        guarantee_sentence(plan.guarantee, "The fit is"),
+        f"Budget: eps {plan.guarantee.eps:.4g}: {purchases}.",
+    ]
+
+
+def model_notes(plan: WithinPlan) -> list[str]:
+    """What errors suppose, and what is not released."""
     errors = (
+        f"Every {plan.absorbed} counts the same: squares and products within it are divided by its number of rows. "
         f"Standard errors are clustered by {plan.absorbed}."
         if plan.whole
         else "Standard errors (model-based) suppose that residuals of rows are independent, with equal variance, and "
@@ -100,11 +124,8 @@ def plan_notes(plan: WithinPlan) -> list[str]:
         f"groups; with {argument('unit', plan.absorbed)} they are clustered, which needs many groups."
     )
     return [
-        guarantee_sentence(plan.guarantee, "The fit is"),
-        f"Budget: eps {plan.guarantee.eps:.4g}: {purchases}.",
-        *([weighed] if plan.whole else []),
-        f"The effects of {plan.absorbed} are not released, and there is no noise for them. {_rows_without(plan)}",
         f"{errors} They account for the noise.",
+        f"The effects of {plan.absorbed} are not released, and there is no noise for them. {_rows_without(plan)}",
         *(f"{note}." for note in plan.design.notes),
     ]
 
@@ -246,21 +267,76 @@ class AbsorbedResults(InferenceMixin, Released):
         }
         return WideFrame([facts])
 
-    def summary(self) -> Summary:
-        """The regression table, in statsmodels' look; as_text, as_html, as_latex and as_markdown."""
-        about = about_rows(*self.counted).removeprefix("about ")
+    @property
+    def notes(self) -> list[str]:
+        """What no reader of the coefficients may miss, the most important first; `summary` has three of them.
+
+        Examples
+        --------
+        >>> any("slopes do not differ by firm" in note for note in fit.notes)
+        True
+        """
         few = self._few_groups()
-        notes = [*plan_notes(self.plan), *counts_note(self), *faults_line(self), *few]
+        unknown = [] if few else self._unidentified_note()
+        return [*counts_note(self), *few, *unknown, *faults_line(self), *model_notes(self.plan)]
+
+    def summary(self, *, full: bool = False) -> Summary:
+        """The regression table, in statsmodels' look; as_text, as_html, as_latex and as_markdown.
+
+        Parameters
+        ----------
+        full : bool
+            Also the noise, and all notes.
+        """
+        about = about_rows(*self.counted).removeprefix("about ")
+        tables = [
+            header(self.plan, "Private Linear Model with an Absorbed Factor", about),
+            inference_table(self.uncertainty()),
+        ]
+        notes = self.notes
+        if check_flag("full", full):
+            tables.append(facts_table(noise_facts(self.plan)))
+        elif (more := len(notes) - MOST_NOTES) > 0:
+            notes = [*notes[:MOST_NOTES], f"{more} more note{'s' * (more > 1)}: summary(full=True)."]
+        return Summary(tables, [*charge_notes(self.plan), *notes])
+
+    def _unidentified_note(self) -> list[str]:
+        """Which coefficients have no interval, why, and what would help."""
         unknown = [str(name) for name, error in self.bse.items() if np.isinf(error)]
-        if unknown and not few:
-            notes.append(
-                f"Not identified at this budget: {', '.join(unknown)} (too few rows, or too little variation within "
-                f"{self.plan.absorbed}, for the noise). A narrower declared range or a larger eps helps. Leave out a "
-                f"column that never varies within {self.plan.absorbed}: it cannot be estimated at any budget, and "
-                "raises the errors of the others."
+        if not unknown:
+            return []
+        group, together = self.plan.absorbed, self._varying_together(unknown)
+        sentences = [f"Not identified at this budget: {', '.join(unknown)}."]
+        if sum(map(len, together.values())) < len(unknown):
+            sentences.append(
+                f"There are too few rows, or too little variation within {group} and apart from other columns, for the "
+                "noise. Narrower declared ranges, fewer or less collinear columns or a larger eps help. Leave out a "
+                f"column that never varies within {group}: it cannot be estimated at any budget, and raises the errors "
+                "of the others."
             )
-        table = inference_table(self.uncertainty())
-        return Summary([header(self.plan, "Private Linear Model with an Absorbed Factor", about), table], notes)
+        for other, names in together.items():
+            verb = "varies" if len(names) == 1 else "vary"
+            sentences.append(f"{joined(names)} {verb} within {group}, but hardly apart from {other}.")
+        sentences.append(
+            f"Two columns that rise together in each {group} cannot be told apart, and make both intervals wide or "
+            "blank: leave one out."
+        )
+        return [" ".join(sentences)]
+
+    def _varying_together(self, unknown: Sequence[str]) -> dict[str, list[str]]:
+        """Those that surely vary within groups, by the other column, or columns, that each hardly varies apart from."""
+        estimates, names = self._inferred.table.estimates, list(self.plan.part.names)
+        squares, found = np.diag(estimates.information), dict[str, list[str]]()
+        for place in map(names.index, unknown):
+            alone = identify(squares[[[place]]], estimates.matrix.restrict(np.array([place])), SURE_SDS)
+            if not alone.active[0] or estimates.identified.inflations[place] < INFLATED:
+                continue
+            sizes = np.where(squares > 0, squares, np.inf)
+            alike = np.abs(estimates.information[place]) / np.sqrt(sizes[place] * sizes)
+            alike[place] = 0.0
+            partner = int(np.argmax(alike))
+            found.setdefault(names[partner] if alike[partner] >= ALIKE else "other columns", []).append(names[place])
+        return found
 
     def _few_groups(self) -> list[str]:
         """That clustered errors have too few groups for the noise, or for the normal distribution."""
@@ -270,9 +346,10 @@ class AbsorbedResults(InferenceMixin, Released):
         if count < SEEN_SDS * deviation:
             return [
                 f"Too few groups: the number of {name} with two rows or more cannot be told from noise (s.d. "
-                f"{deviation:,.0f}), so intervals are very wide or blank. With {argument('unit', name)} and this eps a "
-                f"fit usually needs more than about {round(ENOUGH_SDS * deviation, -1):,.0f} of them. Raise eps, or "
-                f"leave {argument('unit')} out, which protects single rows and needs many rows instead."
+                f"{deviation:,.0f}), so intervals are very wide or blank. With {argument('unit', name)} and this eps "
+                f"it stands out from about {round(ENOUGH_SDS * deviation, -1):,.0f} on. Nearly all coefficients then "
+                "have an interval if columns fill their ranges; if not, three times as many may be needed. Raise eps, "
+                f"or leave {argument('unit')} out, which protects single rows and needs many rows instead."
             ]
         if count + LIKELY_SDS * deviation < ENOUGH_GROUPS:
             return [

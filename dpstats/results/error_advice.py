@@ -197,8 +197,8 @@ def few_rows_note(results: ReleasedModel) -> str:
     rough = counted is not None and counted[1] > LARGEST_COUNT_ERROR * counted[0]
     halves = "" if results.plan.request.options.split is None else " (both halves)"
     return (
-        f"Rows times eps are too few: if {favourable_columns(results.plan, not_collinear=False)}, nearly all "
-        f"coefficients need about {rows_or_eps(needed, results.plan, rough=rough)}{halves}."
+        f"{of.capitalize()} times eps are too few: if {favourable_columns(results.plan, not_collinear=False)}, nearly "
+        f"all coefficients need about {rows_or_eps(needed, results.plan, rough=rough)}{halves}."
     )
 
 

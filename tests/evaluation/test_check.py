@@ -128,7 +128,7 @@ def test_findings_say_what_to_do() -> None:
 @pytest.mark.parametrize(
     ("column", "most", "fix"),
     [
-        ("x", 100, "narrows it by itself"),
+        ("x", 100, "usually narrows it by itself"),
         ("y", 5.5, "buys an interval of it by itself"),
         ("y", 100, "Declare a narrower range, such as domain={'y': (0, 12.5)}, and check again. Standard errors grow"),
     ],
@@ -253,7 +253,7 @@ def test_where_a_fit_narrows_a_range_by_itself_nothing_is_to_be_bought() -> None
         data = pd.DataFrame({"x": random.uniform(18, 80, rows), "y": random.uniform(0, 8, rows)})
         (said,) = dp.check("y ~ x", data, domain, 5.0, seed=1).findings
         assert ("ranges='bought'" in said) == bought
-        found = re.search(r"eps of about (\S+) or more a fit of so many rows narrows it by itself", said)
+        found = re.search(r"eps of about (\S+) or more a fit of so many rows usually narrows it by itself", said)
         assert found is not None
         for factor, ranges in ((0.8, "declared"), (1.2, "bought")):
             plan = dp.plan("y ~ x", domain, factor * float(found[1]))
@@ -271,7 +271,7 @@ def test_only_columns_of_which_a_fit_may_narrow_the_range_raise_the_eps_from_whi
     found = {text.split("`")[1]: text for text in check.findings if "far too wide" in text}
     assert found["x9"].endswith("declare a narrower inner=(low, high): no fit narrows it")
     assert found["x8"].endswith("compare typical=(mean, sd) with its source: no fit narrows it")
-    by_itself = re.search(r"eps of about (\S+) or more a fit of so many rows narrows it by itself", found["x0"])
+    by_itself = re.search(r"eps of about (\S+) or more a fit of so many rows usually narrows it by itself", found["x0"])
     planned = re.search(r"With about ([\d,]+) rows or more", " ".join(str(dp.plan(formula, domain, 1.0)).split()))
     assert by_itself is not None
     assert planned is not None

@@ -197,7 +197,7 @@ def test_too_few_rows_are_said_to_be_unknown(fit: dp.GLMResults, rows: int) -> N
         assert found.metrics["estimate"].isna().all()
         assert "unknown" in str(found)
         assert "does not stand out" in str(found)
-        assert "No more rows were left out than noise explains" in " ".join(str(found.summary()).split())
+        assert "No row seems to be left out (s.d. of the noise" in " ".join(str(found.summary()).split())
 
 
 def test_extreme_budgets(fit: dp.GLMResults) -> None:
@@ -693,6 +693,24 @@ def test_the_sampling_error_of_r2_takes_both_its_means_together(kind: str) -> No
         found = dp.evaluate(fit, data, eps, seed=1).metrics.loc[name]
         exact = np.std(own - own.mean() / null.mean() * null) / null.mean() / len(kept) ** 0.5
         assert low < found["sampling_se"] / exact < high, eps
+
+
+def test_test_rows_are_not_those_that_the_model_was_fitted_to(tmp_path: Path) -> None:
+    """A holdout knows its test rows: the warning does not stand there, nor in the file that is loaded again."""
+    data, words = frame(4000, 3), "On rows that the model was fitted to"
+    ledger = dp.Ledger(tmp_path / "rows.ledger", dataset="rows", eps=20.0)
+    split = dp.holdout(data, 0.4, by="x", ledger=ledger, seed=1)
+    formulas = ("y ~ x + g", "y ~ x")
+    fit, other = (dp.ols(one, split.train, 2.0, domain=DOMAIN, ledger=split.train_ledger) for one in formulas)
+    tested = dp.evaluate(fit, split.test, 2.0, ledger=split.test_ledger)
+    trained = dp.evaluate(fit, split.train, 2.0, ledger=split.train_ledger)
+    pair = dp.evaluate(fit, split.test, 2.0, against=other, ledger=split.test_ledger)
+    assert (tested.held_out, trained.held_out, pair.held_out) == (True, False, True)
+    assert "favour it" not in pair.summary(full=True).as_text()
+    for found in (tested, trained, dp.evaluate(fit, data, 2.0)):
+        found.save(tmp_path / "evaluation.json")
+        for one in (found, dp.Evaluation.load(tmp_path / "evaluation.json")):
+            assert (words in " ".join(one.summary(full=True).as_text().split())) == (found is not tested)
 
 
 def test_residuals_with_a_long_tail_are_named_below_the_table() -> None:

@@ -115,6 +115,14 @@ def test_a_row_that_is_left_out_costs_what_a_complete_one_does(fit: dp.GLMResult
     assert 0.8 * EPS < max(ratios) <= EPS * (1 + 1e-12)
 
 
+def test_that_none_is_left_out_is_told_of_rows_and_of_persons() -> None:
+    """In a sentence that begins with its subject."""
+    data, fit = frame(3000, 2), FITS["numbers"](frame(3000, 2))
+    for unit, told in ((None, "No row seems to be left out"), ("who", "No person seems to lack a complete row")):
+        found = dp.evaluate(fit, data, 1.0, unit=unit, seed=1)
+        assert f"{told} (s.d. of the noise " in " ".join(found.summary(full=True).as_text().split())
+
+
 class EveryRow(RowSums):
     """Planted: the last number is of all rows, in place of those left out."""
 

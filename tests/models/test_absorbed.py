@@ -362,7 +362,7 @@ def test_a_summary_says_that_there_are_too_few_groups(groups: int, eps: float, t
     assert fit.count == max(fit.released.counted, 0)
     assert fit.glance().loc[0, "groups"] == round(fit.count)
     if told == "Too few groups":
-        assert "fit usually needs more than about 290 of them" in text
+        assert "With unit='firm' and this eps it stands out from about 290 on" in text
     assert "slopes do not differ by firm" in str(dp.ols("y ~ x | firm", table(groups), eps, domain=DOMAIN).summary())
 
 
@@ -442,8 +442,53 @@ def test_a_column_that_never_varies_within_groups_is_said_to_be_out_of_reach() -
     rows["size"] = rows["firm"].str[1:].astype(float) % 10
     fit = dp.ols("y ~ x + size | firm", rows, 5.0, domain={**DOMAIN, "size": (0, 9)}, seed=1)
     text = " ".join(str(fit.summary()).split())
-    assert "A narrower declared range or a larger eps helps. Leave out a column that never varies within firm" in text
+    assert "fewer or less collinear columns or a larger eps help. Leave out a column that never varies within" in text
+    assert "Two columns that rise together in each firm cannot be told apart" in text
+    assert "hardly apart from" not in text
     assert "rows less groups are all rows but one of each firm" in text
     alone, beside = (dp.plan(one, {**DOMAIN, "size": (0, 9)}, 1.0) for one in ("y ~ x | firm", "y ~ x + size | firm"))
     errors = [plan.standard_errors(20_000, 4000).loc["x", "std_error"] for plan in (alone, beside)]
     assert errors[1] > 1.2 * errors[0]
+
+
+def panel(persons: int = 545) -> pd.DataFrame:
+    """Eight years of each person, whose experience rises by one a year."""
+    rng = np.random.default_rng(0)
+    person, year = np.repeat(np.arange(persons), 8), np.tile(np.arange(8), persons)
+    exper = np.repeat(rng.integers(0, 10, persons), 8) + year
+    union = (rng.random(len(person)) < 0.25).astype(int)
+    y = np.clip(0.05 * exper + 0.1 * union + rng.normal(1, 0.3, len(person)), -3, 5)
+    return pd.DataFrame({"person": person, "year": year, "exper": exper, "union": union, "y": y})
+
+
+PANEL: dict[str, Any] = {"year": (0, 7), "exper": (0, 20), "union": (0, 1), "y": (-3, 5)}
+
+
+@pytest.mark.parametrize(("eps", "unit"), [(3.0, None), (1000.0, None), (100.0, "person")])
+def test_a_column_that_varies_only_together_with_another_is_named_with_it(eps: float, unit: str | None) -> None:
+    """At no eps can experience and year be told apart: neither more rows nor narrower ranges help."""
+    fit = dp.ols("y ~ exper + union + year | person", panel(), eps, domain=PANEL, unit=unit, seed=1)
+    assert np.isinf(fit.bse["exper"])
+    (note,) = (one for one in fit.notes if one.startswith("Not identified"))
+    assert "exper varies within person, but hardly apart from year. Two columns that rise together in each" in note
+    assert "leave one out" in note
+    assert "too few rows" not in note
+    assert note in " ".join(str(fit.summary()).split())
+    left_out = dp.ols("y ~ union + year | person", panel(), eps, domain=PANEL, unit=unit, seed=1)
+    assert left_out.bse["year"] < 0.2 * fit.bse["year"]
+
+
+def test_a_summary_has_three_notes_on_the_model_and_in_full_all() -> None:
+    rows = panel()
+    rows.loc[:1000, "union"] = 7
+    fit = dp.ols("y ~ exper + union + year | person", rows, 2.0, domain=PANEL, on_mismatch="go", seed=1)
+    short, full = (" ".join(str(one).split()) for one in (fit.summary(), fit.summary(full=True)))
+    assert len(fit.notes) > 3
+    assert all(note in short for note in fit.notes[:3])
+    assert f"{len(fit.notes) - 3} more note" in short
+    assert "more note" not in full
+    assert all(note in full for note in fit.notes)
+    assert "an entry of X'X" in full, "the noise, as in the plan"
+    assert "an entry of X'X" not in short
+    with pytest.raises(ArgumentError, match="full must be True or False"):
+        fit.summary(full="yes")  # type: ignore[arg-type]

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 
 import dpstats as dp
 from dpstats.call import make_request
+from dpstats.cli.shared import shell_argument
 from dpstats.data import as_table
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, BudgetExceeded, MismatchError, NotReleasedError, ReleaseError
@@ -26,9 +27,11 @@ from dpstats.formula.reader import Fault, column_facts, fault_flags, possible_fa
 from dpstats.models import adaptive, sources
 from dpstats.models.sources import FormulaSource, _row_sums
 from dpstats.plan import range_eps
-from dpstats.plan.row_counts import CHECK_SHARE, FALSE_NOTES, FALSE_STOPS, RowCounts
+from dpstats.plan.notes import faults_line
+from dpstats.plan.row_counts import CHECK_SDS, CHECK_SHARE, FALSE_NOTES, FALSE_STOPS, LARGE_UNNAMED, RowCounts
 from dpstats.privacy.accounting import exact
 from dpstats.privacy.guarantee import Adjacency, Guarantee
+from dpstats.wording import shell_wording
 
 DOMAIN = {"x": (0.0, 1.0), "z": (0.5, 4.0), "g": ["a", "b", "c"], "y": (0, 1)}
 FORMULA = "y ~ x + np.log(z) + g"
@@ -310,6 +313,19 @@ def test_a_summary_says_how_many_rows_of_a_column_may_be_at_fault_unnamed() -> N
     assert "Lost or clipped rows" not in many, "less than a fiftieth of the rows"
     named = " ".join(str(dp.ols("y ~ age + x", coded(5_000, 0.15), 1.0, domain=PUBLIC, seed=2)).split())
     assert "Lost or clipped rows: a column that is not named may lose or clip up to about" in named
+
+
+def test_a_summary_of_persons_names_a_check_of_persons() -> None:
+    """Typed without `unit=` it protects single rows, which a ledger for persons refuses; its eps is for them."""
+    rows = coded(1_000)
+    rows["who"] = np.arange(len(rows)) // 2
+    fit = dp.ols("y ~ age + x", rows, 1.0, domain=PUBLIC, unit="who", seed=2)
+    told = re.search(r"dp\.check with unit='who' and eps=(0\.\d+) counts them", " ".join(str(fit.summary()).split()))
+    assert told is not None
+    found = dp.check("y ~ age + x", rows, PUBLIC, float(told[1]), unit="who", seed=2)
+    assert CHECK_SDS * found.std_err < 1.2 * LARGE_UNNAMED * 500, "certain of a fiftieth of the rows drawn"
+    with shell_wording(shell_argument):
+        assert f"python -m dpstats check --unit who --eps {told[1]} counts them" in faults_line(fit.plan)[0]
 
 
 def test_the_eps_that_a_summary_names_finds_the_code() -> None:

@@ -49,8 +49,10 @@ def test_the_first_picture_there_is(evaluation: dp.Evaluation) -> None:
     assert evaluation.plot().get_title(loc="left").startswith("Calibration")
     left = replace(evaluation, calibration=None)
     assert left.plot().get_title(loc="left").startswith("Residuals")
-    with pytest.raises(ArgumentError, match=r"can be drawn: residuals, roc.*evaluate with metrics=\['calibration'\]"):
+    with pytest.raises(ArgumentError, match=r"has residuals and roc, which.*evaluate with metrics=\['calibration'\]"):
         left.plot("calibration")
+    with pytest.raises(ArgumentError, match="it has nothing that can be drawn"):
+        replace(left, residuals=None, roc=None).plot("calibration")
     with pytest.raises(ArgumentError, match="nothing to draw"):
         replace(evaluation, residuals=evaluation.residuals * np.nan).plot("residuals")
 

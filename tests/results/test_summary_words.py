@@ -592,6 +592,18 @@ def test_a_fit_that_bought_errors_is_not_told_that_its_rows_are_enough() -> None
     assert "arrower ranges and fewer or less collinear columns" in words(fit)
 
 
+def test_too_few_persons_are_not_told_of_their_rows() -> None:
+    """3,000 rows of 1,000 persons."""
+    random = np.random.default_rng(0)
+    names = [f"x{place}" for place in range(12)]
+    data = pd.DataFrame(random.uniform(0, 1, (3_000, 12)), columns=names)
+    data = data.assign(who=np.arange(3_000) // 3, b=(random.random(3_000) < 0.5).astype(int))
+    domain = {**dict.fromkeys(names, (0, 1)), "b": (0, 1)}
+    fit = dp.logit(f"b ~ {' + '.join(names)}", data, 1.0, domain=domain, unit="who", inference=True, seed=1)
+    assert re.search(r"Persons times eps are too few: .* need about [\d,]+ persons", words(fit))
+    assert "Rows times eps" not in words(fit)
+
+
 def test_a_p_value_far_above_that_of_a_normal_distribution_has_a_note() -> None:
     """Adult at a small eps, where coef/se can be far out and p is not."""
     said = "p-values account for noise in std err, and can be larger or smaller than coef/se suggests."
