@@ -30,8 +30,8 @@ MOST = 10**9
 """Sums of more reports need not fit into 64 bits."""
 
 EFFECTS_NOTE = (
-    "The effects are not known: standard errors of a fit may be two thirds to one and a half times these, above all "
-    "that of the intercept. Public rows with the response (like=) are more exact."
+    "The effects are not known: standard errors of a fit may be half to one and a half times these. Public rows with "
+    "the response (like=) are more exact."
 )
 
 
