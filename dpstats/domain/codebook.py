@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import glob
 import io
 import json
 import keyword
@@ -420,8 +421,13 @@ def _schema(frame: Any) -> Iterable[tuple[str, str]]:
 
 
 def _file_schema(path: Path) -> list[tuple[str, str]]:
-    """Names and types of a Parquet file, by its schema, or names of a CSV file, by its first line."""
+    """Names and types of a Parquet file, by its schema, or names of a CSV file, by its first line.
+
+    Of the files that match a pattern those of the first, as a call that reads them has all agree.
+    """
     try:
+        if not path.exists():
+            path = Path(min(glob.glob(str(path), recursive=True), default=path))
         if path.suffix.lower() in (".parquet", ".pq"):
             from pyarrow import parquet
 

@@ -305,6 +305,13 @@ class FormulaSource:
         self.domain = Domain.coerce(domain)
         self.formula = expand_dot(formula, self.domain)
         self.data = data
+        if self.formula is not formula and data is not None:  # there was a dot
+            for name in parse(self.formula).exog_columns:
+                if name in self.domain and not data.count(name):
+                    raise DataError(
+                        f"data has no column {name!r}: '.' means all columns that domain declares, so leave it out "
+                        "of domain, or write the columns out"
+                    )
 
     @property
     def columns(self) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from dpstats.arguments import safe_repr
+from dpstats.arguments import explain_calls, safe_repr
 from dpstats.call import DELTA_LEAST, check_privacy
 from dpstats.data import Table, as_table
 from dpstats.domain import Domain
@@ -23,6 +23,7 @@ from dpstats.wording import argument
 
 
 @hide_frames
+@explain_calls()
 def release_statistics(
     domain: Domain | Mapping[str, Any],
     columns: Sequence[str],

@@ -149,6 +149,15 @@ def test_a_template_is_a_codebook_to_fill_in(folder: Path, capfd: pytest.Capture
     assert dp.Domain.from_yaml("filled.yaml") == dp.Domain(age=(17, 90), sex=["a", "b"], income=["a", "b"])
 
 
+def test_a_template_takes_the_patterns_that_fit_and_check_take(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert main(["template", "rows.parquet"]) == 0
+    whole = capfd.readouterr().out
+    assert main(["template", "row*.parquet"]) == 0
+    assert capfd.readouterr().out == whole
+    assert main(["template", "none*.parquet"]) == 1
+    assert "there is no file 'none*.parquet'" in capfd.readouterr().err
+
+
 def test_a_template_is_of_a_form_that_can_be_read_here(
     folder: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

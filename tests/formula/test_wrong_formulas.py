@@ -139,3 +139,12 @@ def test_all_columns_are_those_of_the_domain() -> None:
     with pytest.raises(dp.errors.FormulaError, match="it declares no other"):
         dp.plan("y ~ .", {"y": (0, 1)}, 1.0)
     assert dp.plan("y ~ I(x * .5)", DOMAIN, 1.0).formula == "y ~ I(x * .5)"
+
+
+def test_a_declared_column_that_the_data_lack_is_said_to_come_from_the_dot() -> None:
+    """Nobody has written its name in the formula."""
+    rows, domain = {"x": [0.1, 0.2], "y": [0.3, 0.4]}, {"x": (0, 1), "y": (0, 1), "z": (0, 1)}
+    with pytest.raises(dp.errors.DataError, match=r"no column 'z': '\.' means all columns that domain declares"):
+        dp.ols("y ~ .", rows, 1.0, domain=domain)
+    with pytest.raises(dp.errors.DataError, match=r"has no column 'z'$"):
+        dp.ols("y ~ x + z", rows, 1.0, domain=domain)

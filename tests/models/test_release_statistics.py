@@ -319,3 +319,13 @@ def test_what_composition_is_told_is_what_the_noise_costs() -> None:
         rho = found.guarantee.rho
         assert rho is not None
         assert analytic_mu(0.98, 0.05) ** 2 / 2 <= rho <= analytic_mu(1.0, 0.05) ** 2 / 2
+
+
+def test_arguments_that_do_not_fit_are_told_of_as_by_other_calls() -> None:
+    """The Domain stands first here, where other calls have the rows."""
+    with pytest.raises(
+        dp.errors.ArgumentError, match="multiple values for argument 'domain'; its arguments are domain"
+    ):
+        dp.release_statistics(frame(9), COLUMNS, 1.0, domain=DOMAIN)  # type: ignore[misc, call-arg]
+    with pytest.raises(dp.errors.ArgumentError, match="needs eps"):
+        dp.release_statistics(DOMAIN, COLUMNS, data=frame(9))  # type: ignore[call-arg]
