@@ -6,10 +6,15 @@ import argparse
 import json
 import sys
 import warnings
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, cast
+
+import numpy as np
+import pandas as pd
 
 from dpstats.cli.models import plan_facts
 from dpstats.cli.shared import (
@@ -22,17 +27,20 @@ from dpstats.cli.shared import (
     deliver,
     domain_of,
     new_file,
+    opened_new,
     payment,
     records,
     write_new,
 )
-from dpstats.data import as_table
+from dpstats.data import Table, as_table
 from dpstats.domain.codebook import json_template_of, yaml_template_of
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.evaluation import Check, Evaluation, check, evaluate
 from dpstats.evaluation.result import FRAMES
+from dpstats.formula.design import DesignSpec
 from dpstats.results.etable import etable
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.inference_mixin import warn_of_cells
 from dpstats.results.summary import summarize
 
 
@@ -80,7 +88,9 @@ def _evaluation_text(found: Evaluation, options: argparse.Namespace) -> str:
 def add_data_commands(commands: Commands) -> None:
     """Add ``template`` and ``check``."""
     template = commands.add_parser("template", help="write a Domain to fill in, from names and types; reads no row")
-    template.add_argument("data", type=Path, help="a Parquet file, or a CSV file (only its first line is read)")
+    template.add_argument(
+        "data", type=Path, help="path or pattern of Parquet or CSV files; of CSV only the first line is read"
+    )
     template.add_argument(
         "--output", type=Path, metavar="FILE", help="a new file, .json or .yaml (default: standard output)"
     )
@@ -183,41 +193,67 @@ def add_predict(commands: Commands) -> None:
     for name in ("offset", "exposure"):
         parser.add_argument(f"--{name}", type=float, metavar="NUMBER", help="of all rows, in place of its column")
     parser.add_argument("--level", type=float, default=0.95, help="of the intervals of the mean (default 0.95)")
+    parser.add_argument(
+        "--no-intervals", action="store_true", help="predictions alone: for many rows intervals take most of the time"
+    )
     parser.add_argument("--id", metavar="COLUMN", help="a column of the data to write beside the predictions")
     parser.add_argument("--output", type=Path, metavar="FILE", help="a new CSV file (default: standard output)")
     parser.set_defaults(run=_predict)
 
 
 def _predict(options: argparse.Namespace) -> None:
-    fit = GLMResults.load(options.fit)
-    labels = None if options.id is None else _cells(options.data, options.id)
+    fit, table = GLMResults.load(options.fit), as_table(options.data)
+    design, beside = fit.predicting_design, {"offset": options.offset, "exposure": options.exposure}
+    if not isinstance(design, DesignSpec):
+        raise ArgumentError(f"fit: {options.fit} is a fit of arrays, whose columns have no names; predict in Python")
+    if options.id is not None and not table.count(options.id):
+        named = ", ".join(map(str, table.labels))
+        raise ArgumentError(f"--id: {options.data} has no column {options.id!r}; its columns are {named}")
+    own = options.offset is None and options.exposure is None
+    columns = design.parsed.predicting_columns if own else design.parsed.exog_columns
+
+    def written(batches: Iterable[Table]) -> tuple[int, int]:
+        """Write the predictions of all batches; how many there are, and how many of them are missing."""
+        rows = missing = 0
+        for number, batch in enumerate(batches):
+            frame = _batch_predictions(fit, batch, None if options.no_intervals else 1 - options.level, beside)
+            missing += int(frame.iloc[:, 0].isna().sum())
+            if options.id is not None:
+                if options.id in frame:
+                    taken = f"the predictions have a column {options.id!r} too; give the column another name"
+                    raise ArgumentError(f"--id: {taken}")
+                frame.insert(0, options.id, _cells(batch, options.id))
+            write(frame.to_csv(index=False, header=not number))
+            rows += len(frame)
+        return rows, missing
+
+    read = [name for name in dict.fromkeys((*columns, options.id)) if name is not None and table.count(name)]
+    with opened_new(options.output) as write:
+        rows, missing = table.batches(read).total(written, lambda one, other: (one[0] + other[0], one[1] + other[1]))
     with warnings.catch_warnings(record=True) as told:
         warnings.simplefilter("always")
-        beside = {"offset": options.offset, "exposure": options.exposure}
-        try:
-            table = fit.get_prediction(options.data, 1 - options.level, **beside).summary_frame()
-        except NotReleasedError:  # no standard errors, or no mean
-            table = fit.predict(options.data, **beside).to_frame("predicted")
+        warn_of_cells(design, table, offset=own)  # once of all rows: each batch would count its own
     notes = [str(one.message) for one in told]
-    missing = int(table.iloc[:, 0].isna().sum())
     if missing and sum("no prediction" in note for note in notes) != 1:  # one cause alone has told their number
-        notes.append(f"in all, {missing:,} of {len(table):,} rows have no prediction, and empty cells in the output")
+        notes.append(f"in all, {missing:,} of {rows:,} rows have no prediction, and empty cells in the output")
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
-    if labels is not None:
-        if options.id in table:
-            raise ArgumentError(f"--id: the predictions have a column {options.id!r} too; give the column another name")
-        table.insert(0, options.id, labels)
-    write_new(table.to_csv(index=False), options.output)
 
 
-def _cells(data: Path, name: str) -> list[object]:
-    """A column of a file of public rows, as it stands there."""
-    table = as_table(data)
-    if not table.count(name):
-        raise ArgumentError(f"--id: {data} has no column {name!r}; its columns are {', '.join(map(str, table.labels))}")
-    cells = table.batches([name]).map(lambda batch: cast("Any", batch.column(name)).values.to_pylist()).collect()
-    return [cell.decode() if isinstance(cell, bytes) else cell for part in cells for cell in part]
+def _batch_predictions(fit: GLMResults, batch: Table, alpha: float | None, beside: Mapping[str, Any]) -> pd.DataFrame:
+    """Predictions of some rows, with intervals where `alpha` asks for them and the fit has any."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        if alpha is not None:
+            with suppress(NotReleasedError):  # no standard errors, or no mean
+                return fit.get_prediction(batch, alpha, **beside).summary_frame()
+        return pd.DataFrame({"predicted": np.asarray(fit.predict(batch, **beside))})
+
+
+def _cells(table: Table, name: str) -> list[object]:
+    """A column of public rows, as it stands in their file."""
+    cells = cast("Any", table.column(name)).values.to_pylist()
+    return [cell.decode() if isinstance(cell, bytes) else cell for cell in cells]
 
 
 def _loaded(path: Path) -> GLMResults | Check | Evaluation:

@@ -24,7 +24,7 @@ from dpstats.ledger import Ledger
 from dpstats.ledger.ledger import ledger_path
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.results.stored import Released, json_text
-from dpstats.writing import write_whole
+from dpstats.writing import whole_file
 
 ROOM = 2**20
 """Bytes of released values that a new file must take, before anything is spent."""
@@ -152,11 +152,19 @@ def silence() -> None:
 
 def write_new(text: str, output: Path | None, failure: type[DPStatsError] = ArgumentError) -> None:
     """To a new file, whole or not at all, or to standard output."""
+    with opened_new(output, failure) as write:
+        write(text)
+
+
+@contextlib.contextmanager
+def opened_new(output: Path | None, failure: type[DPStatsError] = ArgumentError) -> Iterator[Callable[[str], object]]:
+    """What writes text to a new file, which is there at the end or not at all, or to standard output."""
     if output is None:
-        sys.stdout.write(text)
+        yield sys.stdout.write
         return
     try:
-        write_whole(output, text, new=True)
+        with whole_file(output, new=True) as file:
+            yield lambda text: file.write(text.encode("utf-8"))
     except OSError as error:
         raise failure(f"--output: {output} cannot be written ({error.strerror}); choose a new file") from error
 

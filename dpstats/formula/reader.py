@@ -201,17 +201,22 @@ class ReadableDesign(ScaledDesign):
         """
         return self.predicting(data, offset=False)[:2]
 
-    def predicting(self, data: object, *, offset: bool) -> tuple[Array, NDArray[np.bool_], Array]:
+    def predicting(
+        self, data: object, *, offset: bool, coefficients: Array | None = None
+    ) -> tuple[Array, NDArray[np.bool_], Array]:
         """Rows for prediction as `exog` gives them, and their offsets in model units, shape (n,), in one pass.
 
-        Offsets are 0 unless `offset` asks for them and the formula has one. Errors as in `check_schema`, of the columns
-        read.
+        Offsets are 0 unless `offset` asks for them and the formula has one. With `coefficients` the rows are x'theta,
+        shape (n, 1): no more than a batch of x is kept. Errors as in `check_schema`, of the columns read.
         """
         spec, table = self.unbounded, as_table(data)
-        names, size = spec.parsed.predicting_columns if offset else spec.parsed.exog_columns, len(spec.names)
+        names = spec.parsed.predicting_columns if offset else spec.parsed.exog_columns
         check_columns(table, spec.domain, names)
+        rows, size = table.batches(names).map(partial(_prediction_part, spec, names, offset)), len(spec.names)
+        if coefficients is not None:
+            rows, size = rows.map(partial(_linear_part, coefficients)), 1
         with quiet():
-            parts = table.batches(names).map(partial(_prediction_part, spec, names, offset)).collect()
+            parts = rows.collect()
         whole: Array = parts[0] if len(parts) == 1 else np.concatenate([np.empty((0, size + 1)), *parts])
         complete = np.asarray(np.isfinite(whole).all(axis=1))
         whole[~complete, :size] = np.nan
@@ -347,6 +352,15 @@ def _prediction_part(spec: ReadableDesign, names: Sequence[str], offset: bool, t
         result[at, :-1] = exog
         result[at, -1] = 0.0 if added is None else spec.scaled_offset(added(encoded))
     return result
+
+
+def _linear_part(coefficients: Array, part: Array) -> Array:
+    """Linear predictor and offset of rows, shape (n, 2), NaN where a cell is missing; `part` as `_prediction_part`."""
+    complete = np.isfinite(part).all(axis=1)
+    linear = np.full((len(part), 2), np.nan)
+    linear[complete, 0] = part[complete][:, :-1] @ coefficients
+    linear[:, 1] = part[:, -1]
+    return linear
 
 
 class CellFaults(NamedTuple):

@@ -220,7 +220,7 @@ NORMAL_LEFT = 1 / 8
 STEEP = 1e3
 """An exponential tail this much steeper than the normal part is a point."""
 
-CHUNK = 64
+CHUNK = 8
 """Directions at once, so that their draws stay in the cache."""
 
 _TRIES = 100
@@ -308,8 +308,9 @@ def standard_laws(directions: Float, weights: Float, law: LinearLaw, draws: Floa
     deviations = np.sqrt(np.sum(directions @ law.covariance * directions, axis=1))
     units = directions / np.where(deviations > 0, deviations, 1)[:, None]
     counts = np.zeros((count, CELLS), dtype=np.int64)
+    in_cells = draws.T / WIDTH  # a power of two: no rounding
     for start in range(0, count, CHUNK):
-        counts[start : start + CHUNK] = _counts(draws, units[start : start + CHUNK])
+        counts[start : start + CHUNK] = _counts(in_cells, units[start : start + CHUNK])
     return StandardLaws(np.minimum(weights, np.sqrt(1 - NORMAL_LEFT**2)), *_with_tail(counts))
 
 
@@ -324,11 +325,9 @@ def simulated_draws(law: LinearLaw) -> Float | None:
 
 
 def _counts(draws: Float, units: Float) -> NDArray[np.int64]:
-    """How many draws of |z_i| are in each cell, shape (k, CELLS)."""
-    sizes = units @ draws.T
-    np.abs(sizes, out=sizes)
-    sizes *= 1 / WIDTH
-    cells = np.minimum(sizes, CELLS - 1).astype(np.intp)
+    """How many draws of |z_i| are in each cell, shape (k, CELLS), of draws in cells, shape (p, DRAWS)."""
+    cells = (units @ draws).astype(np.int32)  # towards zero; in 32 bits all passes are faster
+    np.minimum(np.abs(cells, out=cells), CELLS - 1, out=cells)
     return np.array([np.bincount(row, minlength=CELLS) for row in cells], dtype=np.int64).reshape(-1, CELLS)
 
 

@@ -22,10 +22,15 @@ USUAL_SPREAD = 1 / 3
 """The standard deviation of a number over half of its range, where no typical one is declared."""
 
 
-def declared_spreads(design: DesignSpec) -> Vector:
+FILLED_SPREAD = 3**-0.5
+"""The same of a number that fills its range evenly."""
+
+
+def declared_spreads(design: DesignSpec, usual: float = USUAL_SPREAD) -> Vector:
     """The standard deviation of each column by the Domain alone, in model units, shape (p,).
 
-    0/1 columns and factors are taken as balanced unless a share is declared. An intercept has none.
+    That of numbers without a typical one is `usual` over half of their range. 0/1 columns and factors are taken as
+    balanced unless a share is declared. An intercept has none.
     """
     nodes = {factor.code: factor.node for term in design.parsed.terms for factor in term}
     half = (design.upper - design.lower) / 2
@@ -39,7 +44,7 @@ def declared_spreads(design: DesignSpec) -> Vector:
         elif declared and all(isinstance(one, Range) and one.is_binary for one in declared):
             spreads[columns] = half[columns]
         elif declared:
-            spreads[columns] = USUAL_SPREAD * half[columns]
+            spreads[columns] = usual * half[columns]
         elif term.factors:
             share = 1 / (columns.stop - columns.start + 1)
             spreads[columns] = 2 * half[columns] * np.sqrt(share * (1 - share))

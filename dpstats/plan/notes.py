@@ -9,19 +9,22 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy import special
 
 from dpstats.domain import Range
 from dpstats.errors import ArgumentError
-from dpstats.families import Family, NegativeBinomial, Poisson, Quantile
+from dpstats.families import Binomial, BinomialCounts, Family, NegativeBinomial, Poisson, Quantile
 from dpstats.families.base import OF_PIECES, closed_cap
 from dpstats.families.hazard import PiecewiseExponential
 from dpstats.formula.advice import MOST_LISTED, end_codes, missing_code
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
+from dpstats.mechanisms.napp import TYPICAL_RESIDUAL
 from dpstats.mechanisms.release import MOST_COVERED
 from dpstats.mechanisms.screening import ScreeningPlan
-from dpstats.mechanisms.spec import automatic_alpha, obstacle
+from dpstats.mechanisms.spec import obstacle
+from dpstats.mechanisms.spreads import FILLED_SPREAD, declared_spreads
 from dpstats.mechanisms.stage import StagePlan
 from dpstats.penalties.base import NEGLIGIBLE
 from dpstats.plan.facts import PlanFacts
@@ -53,6 +56,9 @@ ROWS_TRIED = tuple(250 * 2**doubled for doubled in range(16))
 
 MOST_FORECAST = 20
 """A forecast of more coefficients takes longer than printing a plan should."""
+
+NEARLY = 0.85
+"""A number that is at least this part of another is not told beside it."""
 
 FEWEST_CHOSEN = 5
 """Of no more coefficients a sparse penalty hardly chooses: a fit of all has their errors."""
@@ -373,8 +379,11 @@ def may_screen(plan: PlanFacts) -> bool:
     return not barred and plan.request.options.retrieval != "return"
 
 
-def kept_note(plan: PlanFacts) -> list[str]:
-    """That a sparse penalty keeps columns without effect too, how many of them, and which call tests effects."""
+def kept_note(plan: PlanFacts, rows: float | None = None, eta: float = 0.0) -> list[str]:
+    """That a sparse penalty keeps columns without effect too, how many of them, and which call tests effects.
+
+    `rows` is their number if it is known, `eta` the linear predictor at the centre of all columns.
+    """
     objective, options = plan.objective, plan.request.options
     penalty, few = objective.penalty, len(plan.names) <= FEWEST_CHOSEN
     if penalty is None or not penalty.sparse or options.refit_share > 0 or few:
@@ -382,19 +391,43 @@ def kept_note(plan: PlanFacts) -> list[str]:
     note = "Columns are kept for prediction and may have no effect."
     if objective.released is None and penalty.convex:  # objective perturbation
         slopes = penalty.slope(np.full(objective.size, NEGLIGIBLE), objective.penalty_weights)
-        # The default alpha is as large as noise and sampling error; of others only the noise is known.
-        auto = automatic_alpha(plan.request.penalty, options)
-        spread = objective.threshold if auto else np.sqrt(objective.noise_variances)
         penalised = slopes > 0
-        exceed = float(f"{np.sum(2 * special.ndtr(-slopes[penalised] / spread[penalised])):.1g}")
-        if exceed >= 1:
-            cause = "Noise and chance" if auto else "Noise"
-            kept = f"about {exceed:.0f} of {np.sum(penalised)}, more if columns are correlated"
-            note += f" {cause} alone would keep {kept}."
+        kept = []
+        for sampling in _null_variances(plan, rows, eta):
+            spread = np.sqrt(objective.noise_variances + sampling[plan.kept])
+            kept.append(float(np.sum(2 * special.ndtr(-slopes[penalised] / spread[penalised]))))
+        if kept[-1] >= 1:
+            low, high = (f"{float(f'{number:.2g}'):.0f}" for number in (kept[0], kept[-1]))
+            number = f"about {high if kept[0] > NEARLY * kept[-1] else f'{low} to {high}'} of {np.sum(penalised)}"
+            if len(kept) > 1:
+                note += f" Noise and chance alone would keep {number} independent columns, more if they are correlated."
+            else:
+                note += f" Noise alone would keep {number}; chance in many rows, and correlated columns, add to these."
     if not may_screen(plan):
         return [note]
     screen, apart = phrase("screen=K", shell="--set screen=K"), argument("split", "rows")
     return [f"{note} {screen} with {apart} and {argument('inference', True)} tests effects."]
+
+
+def _null_variances(plan: PlanFacts, rows: float | None, eta: float) -> list[NDArray[np.float64]]:
+    """Variances over samples of the scores of columns without effect, shape (p,) each: the least and most likely.
+
+    Zero alone if the rows, what they weigh or how columns vary is not known.
+    """
+    family, design = plan.objective.family, plan.design
+    if rows is None or not isinstance(design, DesignSpec) or design.weights is not None:
+        return [np.zeros(len(plan.names))]
+    if isinstance(family, (Binomial, NegativeBinomial, Poisson)):
+        # Where the model holds the variance of the slope is the mean curvature.
+        point = np.array([eta])
+        variance = float(family.weight(point, family.mean(point))[0])
+        if isinstance(family, BinomialCounts):
+            variance /= closed_cap("trials", family.trials)
+        deviations = variance**0.5, variance**0.5
+    else:
+        deviations = family.lipschitz * TYPICAL_RESIDUAL, family.lipschitz
+    spreads = declared_spreads(design), declared_spreads(design, usual=FILLED_SPREAD)
+    return [rows * (one * spread) ** 2 for one, spread in zip(deviations, spreads, strict=True)]
 
 
 def link_note(plan: PlanFacts) -> list[str]:

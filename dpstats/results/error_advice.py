@@ -18,7 +18,7 @@ from dpstats.mechanisms.design import SubDesign, formula_variables
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.spec import obstacle
 from dpstats.plan import Plan
-from dpstats.plan.notes import GREATEST_EPS, kept_note, lost_errors, may_screen, narrowed_columns
+from dpstats.plan.notes import GREATEST_EPS, lost_errors, may_screen, narrowed_columns
 from dpstats.plan.tables import capped_at, is_output
 from dpstats.privacy.trimming import NARROWEST
 from dpstats.results.inference_mixin import shows_errors
@@ -82,7 +82,7 @@ def no_errors_note(results: ReleasedModel) -> str:
     if plan.focus is not None:
         return f"{without}, except for the randomised {plan.focus.treatment}: fit.focus() has its interval."
     reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
-    if kept_note(plan) and may_screen(plan):  # it says what has errors
+    if results.kept_notes and may_screen(plan):  # it says what has errors
         return f"{without}."
     if reason is not None:
         return f"{without}. Inference {reason}."

@@ -339,7 +339,9 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
             if self.whole is not None:
                 coef = np.full(len(self.names), np.nan) if self.pooled is None else self.pooled.coef[at]
                 shown = replace(fit, scaled_params=coef)
-            values = shown._predicted(shown._model_rows(newdata, None, warns=at == 0))  # of cells one warning is enough
+            # Of cells one warning is enough.
+            rows = shown._model_rows(newdata, None, warns=at == 0, coefficients=shown.scaled_params)
+            values = shown._predicted(rows)
             index = values.index
             predicted[codes == at] = values.to_numpy()[codes == at]
         return pd.Series(predicted, index=index, name="predicted")

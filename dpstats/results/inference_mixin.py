@@ -43,6 +43,9 @@ if TYPE_CHECKING:
 Vector = NDArray[np.float64]
 
 
+ROWS_AT_ONCE = 65_536
+"""Rows whose intervals are worked out at a time: of all others only the results are in memory."""
+
 MOST_LEVELS, MOST_COLUMNS = 12, 6  # declared levels, and columns with missing cells, that a warning lists
 
 
@@ -456,20 +459,22 @@ class InferenceMixin:
             raise NotReleasedError("get_prediction: a support vector machine has no mean response; use predict")
         offset = with_exposure(family.link, offset, exposure)
         rows, complete, index, added = self._model_rows(newdata, offset)
-        fitted = rows[complete][:, self._fitted_columns]
-        with quiet():
-            shift = fitted @ errors.center + added[complete]
-            answer = mean_response(errors.table.estimates, fitted @ errors.basis, self._mean, shift, alpha)
-            step = 1e-6
-            slope = (self._mean(answer.linear + step) - self._mean(answer.linear - step)) / (2 * step)
-            error = np.where(np.isfinite(answer.linear_se), np.abs(slope) * answer.linear_se, np.inf)
         scale = self._design.response_scaling()[1] if family.response == "continuous" else 1.0
-        values = [answer.mean, error, answer.mean_interval]
-        values += [scale * part for part in (answer.linear, answer.linear_se, answer.linear_interval)]
-        every = [np.full((len(rows), *part.shape[1:]), np.nan) for part in values]
-        for whole, part in zip(every, values, strict=True):
-            whole[complete] = part
-        mean, se, interval, *linear = every
+        mean, se, interval, *linear = every = [np.full((len(rows), *more), np.nan) for more in ((), (), (2,)) * 2]
+        known = np.flatnonzero(complete)
+        for start in range(0, max(len(known), 1), ROWS_AT_ONCE):
+            at = known[start : start + ROWS_AT_ONCE]
+            fitted = rows[at][:, self._fitted_columns]
+            with quiet():
+                shift = fitted @ errors.center + added[at]
+                answer = mean_response(errors.table.estimates, fitted @ errors.basis, self._mean, shift, alpha)
+                step = 1e-6
+                slope = (self._mean(answer.linear + step) - self._mean(answer.linear - step)) / (2 * step)
+                error = np.where(np.isfinite(answer.linear_se), np.abs(slope) * answer.linear_se, np.inf)
+            parts = [answer.mean, error, answer.mean_interval]
+            parts += [scale * part for part in (answer.linear, answer.linear_se, answer.linear_interval)]
+            for whole, part in zip(every, parts, strict=True):
+                whole[at] = part
         again = partial(self.get_prediction, newdata, offset=offset)
         return PredictionResults(index, mean, se, interval, linear[0], linear[1], linear[2], alpha, again)
 
@@ -494,11 +499,20 @@ class InferenceMixin:
         middle, half_width = self._design.response_scaling()
         return np.asarray(middle + half_width * values)
 
-    def _model_rows(self, newdata: Any, offset: Any, *, warns: bool = True) -> NewRows:
-        """Rows for prediction in model units; `offset` is what the caller gave of one, or None."""
+    def _model_rows(
+        self, newdata: Any, offset: Any, *, warns: bool = True, coefficients: Vector | None = None
+    ) -> NewRows:
+        """Rows for prediction in model units; `offset` is what the caller gave of one, or None.
+
+        With `coefficients` x'theta in place of x, shape (rows, 1), which needs less memory.
+        """
         design = self.predicting_design
         if not isinstance(design, DesignSpec):
-            return _array_rows(design, newdata, offset)
+            given = _array_rows(design, newdata, offset)
+            if coefficients is None:
+                return given
+            with quiet():
+                return given._replace(exog=(given.exog @ coefficients)[:, None])
         table, parsed = as_table(newdata), design.parsed
         read = [] if offset is not None else [name for name in parsed.predicting_columns if not table.count(name)]
         if missing := [name for name in read if name not in parsed.exog_columns]:
@@ -506,7 +520,7 @@ class InferenceMixin:
                 f"newdata has no column {missing[0]!r}, which the offset of this model reads: add it, or pass "
                 f"{argument('exposure', 1.0)} for a rate where the link is a logarithm, or {argument('offset', 0.0)}"
             )
-        exog, complete, own = design.predicting(table, offset=offset is None)
+        exog, complete, own = design.predicting(table, offset=offset is None, coefficients=coefficients)
         if warns:
             warn_of_cells(design, table, offset=offset is None)
         if offset is not None:

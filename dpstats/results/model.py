@@ -20,7 +20,7 @@ from dpstats.formula.design import DesignSpec
 from dpstats.frames import NotedFrame, WideFrame
 from dpstats.inference import JointTest, ModelSpread, wald_test
 from dpstats.inference.estimates import NORMAL
-from dpstats.mechanisms.design import PublicDesign
+from dpstats.mechanisms.design import PublicDesign, constant_column
 from dpstats.mechanisms.fit_statistics import FitSums, MadeUpRows, RowFunctions
 from dpstats.mechanisms.focus import ArmSums
 from dpstats.mechanisms.information import Information, ReleasedSums
@@ -219,13 +219,14 @@ class FittedModel(InferenceMixin, Released):
         if not isinstance(which, str) or which not in ("mean", "linear", *(("decision", "class") if binary else ())):
             more = ", 'decision' or 'class'" if binary else "; only a response of two values has classes"
             raise ArgumentError(f"which must be 'mean' or 'linear'{more}, got {safe_repr(which)}")
-        return self._predicted(self._model_rows(newdata, with_exposure(self.plan.family.link, offset, exposure)), which)
+        offset = with_exposure(self.plan.family.link, offset, exposure)
+        return self._predicted(self._model_rows(newdata, offset, coefficients=self.scaled_params), which)
 
     def _predicted(self, rows: NewRows, which: str = "mean") -> Any:
-        """Predictions for rows in the model units of this fit."""
+        """Predictions for rows of which x'theta is known."""
         predicted = np.full(len(rows.exog), np.nan)
         with quiet():
-            linear = rows.exog[rows.complete] @ self.scaled_params + rows.offset[rows.complete]
+            linear = rows.exog[rows.complete, 0] + rows.offset[rows.complete]
             if which == "class":
                 predicted[rows.complete] = linear > 0
             else:
@@ -334,8 +335,15 @@ class ReleasedModel(FittedModel):
             table |= {"weight": weight, "threshold": threshold}
         frame = NotedFrame(pd.DataFrame(table, index=pd.Index(plan.names, name="term"))[self.in_model])
         units = [GRADIENT_UNITS] if _is_sparse(plan) else []
-        frame.attrs["note"] = " ".join([*units, *kept_note(plan)])
+        frame.attrs["note"] = " ".join([*units, *self.kept_notes])
         return frame
+
+    @property
+    def kept_notes(self) -> list[str]:
+        """What a sparse penalty keeps without an effect, by what was released."""
+        rows, constant = self._counted_records, constant_column(self.plan.design)
+        eta = 0.0 if constant is None else float(self.scaled_params[constant[0]]) * constant[1]
+        return kept_note(self.plan, None if rows is None else max(rows[0], 0.0), eta)
 
     @property
     def left_out(self) -> list[str]:

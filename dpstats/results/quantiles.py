@@ -133,7 +133,8 @@ class QuantileResults(Released):
         """
         predicted: dict[float, Any] = {}
         for q, fit in self.fits.items():  # of cells one warning is enough
-            predicted[q] = fit._predicted(fit._model_rows(newdata, offset, warns=not predicted))
+            rows = fit._model_rows(newdata, offset, warns=not predicted, coefficients=fit.scaled_params)
+            predicted[q] = fit._predicted(rows)
         each = pd.DataFrame(predicted)
         if not check_flag("rearranged", rearranged):
             return each

@@ -31,7 +31,6 @@ from dpstats.plan.notes import (
     faults_line,
     guarantee_note,
     guaranteed,
-    kept_note,
     limit_note,
     link_note,
     narrowed_columns,
@@ -148,7 +147,7 @@ def summarize(
     notes = [*plan_notes(plan, released=results.has_errors), *outside_note(results), *beyond_cap_note(results), *risk]
     notes += [no_errors_note(results)] if not shows_errors(results) else []
     notes += [
-        *kept_note(plan),
+        *results.kept_notes,
         *suspects_note(results),
         *unadjusted_note(results),
         *missing_notes(results),
@@ -469,7 +468,7 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     if plan.guarantee.unit is not None:
         notes.insert(0, persons_note(plan))
     if results.selects:
-        notes.insert(0, " ".join([*kept_note(plan), selection_note(results)]))
+        notes.insert(0, " ".join([*results.kept_notes, selection_note(results)]))
     if not shows_errors(results):
         notes.insert(0, no_errors_note(results))
     # A Domain that is wrong comes before what its fit is.

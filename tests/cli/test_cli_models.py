@@ -151,6 +151,31 @@ def test_predictions_stand_beside_an_identifier_and_those_missing_are_counted(
     assert "has no column 'name'; its columns are person, age, sex" in told
 
 
+def test_predictions_of_many_rows_are_written_batch_by_batch(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """One header, the rows in their order, and each warning once; intervals can be left out."""
+    words = ["fit", "income ~ age + sex", "rows.csv", "--domain", "adult.yaml", *LOGIT, "--inference", "yes"]
+    assert main([*words, "--output", "fit.json"]) == 0
+    count = 2**16 + 1000
+    rows = pd.DataFrame({"person": range(count), "age": 17.0 + np.arange(count) % 90, "sex": "M"})
+    rows.to_csv("many.csv", index=False)
+    capfd.readouterr()
+    asked = ["predict", "fit.json", "many.csv", "--id", "person", "--output"]
+    assert main([*asked, "short.csv", "--no-intervals"]) == 0
+    told = capfd.readouterr().err
+    assert told.count("note:") == 1
+    assert f"of {count:,} rows have 'age' outside" in told
+    written, fit = pd.read_csv("short.csv"), dp.GLMResults.load("fit.json")
+    assert written.columns.tolist() == ["person", "predicted"]
+    assert written["person"].tolist() == list(range(count))
+    with pytest.warns(UserWarning, match="outside"):
+        assert written["predicted"].to_numpy() == pytest.approx(fit.predict(rows).to_numpy())
+    rows.iloc[-1500:].to_parquet("few.parquet", row_group_size=700)
+    assert main(["predict", "fit.json", "few.parquet", "--output", "whole.csv"]) == 0
+    with pytest.warns(UserWarning, match="outside"):
+        expected = fit.get_prediction(rows.iloc[-1500:]).summary_frame()
+    assert pd.read_csv("whole.csv").to_numpy() == pytest.approx(expected.to_numpy())
+
+
 def test_a_single_number_is_not_enough_for_a_column_of_numbers(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", "income ~ age", "--domain", "adult.yaml", *LOGIT, "--rows", "900", "--typical", "age=40"]) == 1
     assert (

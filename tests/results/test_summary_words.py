@@ -801,12 +801,13 @@ def sparse_rows(n: int) -> tuple[str, pd.DataFrame, dict[str, tuple[float, float
 
 
 def test_a_lasso_says_how_many_columns_noise_keeps_and_which_call_tests_effects() -> None:
-    """A third of a normal law lies beyond its standard deviation, which the default alpha is."""
+    """Of numbers of which no spread is declared between those of a third of their range and those that fill it."""
     formula, data, domain = sparse_rows(3000)
     fit = dp.lasso(formula, data, 1.0, family="binomial", domain=domain, seed=1)
     note = (
-        "Columns are kept for prediction and may have no effect. Noise and chance alone would keep about 10 of 30, "
-        "more if columns are correlated. screen=K with split='rows' and inference=True tests effects."
+        "Columns are kept for prediction and may have no effect. Noise and chance alone would keep about 10 to "
+        "12 of 30 independent columns, more if they are correlated. screen=K with split='rows' and inference=True "
+        "tests effects."
     )
     assert any(line.startswith(note) for line in fit.notes)
     assert note in words(fit)
@@ -819,12 +820,33 @@ def test_a_lasso_says_how_many_columns_noise_keeps_and_which_call_tests_effects(
         dp.lasso(formula, data, 1.0, family="binomial", domain=domain, seed=1, alpha=alpha) for alpha in (500, 1e-6)
     )
     assert "alone would keep" not in words(none)
-    assert "Noise alone would keep about 30 of 30" in words(most)
+    assert "Noise and chance alone would keep about 30 of 30" in words(most)
     # What it names runs, and has errors.
     tested = dp.logit(formula, data, 1.0, domain=domain, seed=1, screen=3, split="rows", inference=True)
     assert tested.has_errors
     assert "kept for prediction" not in words(tested)
     assert "kept for prediction" not in repr(tested.selection)
+
+
+def test_the_number_kept_without_an_effect_follows_spreads_rows_and_eps() -> None:
+    """Columns that fill their ranges, 0/1 columns, and many rows times eps keep half of the columns or more."""
+    names = [f"x{number}" for number in range(30)]
+    numbers, binary = dp.Range(-1, 1, typical=(0, 0.58)), bool
+    for kind, eps in ((numbers, 1.0), (numbers, 5.0), (binary, 1.0)):
+        kept: list[int] = []
+        told: set[float] = set()
+        for seed in range(10):
+            rng = np.random.default_rng(seed)
+            cells = rng.random((6000, 30)) < 0.5 if kind is binary else rng.uniform(-1, 1, (6000, 30))
+            data = pd.DataFrame(cells, columns=names).assign(y=(rng.random(6000) < 0.5).astype(int))
+            domain = {**dict.fromkeys(names, kind), "y": bool}
+            fit = dp.lasso("y ~ .", data, eps, family="binomial", domain=domain, seed=seed)
+            kept.append(len(fit.selection) - 1)
+            told |= {float(one) for line in fit.notes for one in re.findall(r"would keep about (\d+) of 30", line)}
+        assert min(told) > 11, "a third was told of all"
+        assert 1 / 1.25 < np.mean(kept) / np.mean(list(told)) < 1.25
+    weighed = dp.lasso("y ~ .", data.assign(w=1.0), 1.0, family="binomial", domain={**domain, "w": (0, 1)}, weights="w")
+    assert "Noise alone would keep about" in words(weighed), "how much the rows weigh is not known"
 
 
 def test_screening_is_named_after_a_refit_only_where_it_finds_more() -> None:

@@ -242,3 +242,16 @@ def test_memory_stays_flat(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert peaks[1] < 1.1 * peaks[0] + 1e6
     assert peaks[1] < 1.5e7
+
+
+def test_predictions_of_files_keep_no_more_than_their_results(tmp_path: Path) -> None:
+    """Of 22 columns of a design, which would need 176 bytes a row, only the linear predictor of each row is kept."""
+    path = parquet(tmp_path / "data", 300_000)
+    formula = "y ~ bs(a, df=10) + bs(b, df=10)"
+    fit = dp.ols(formula, frame(30_000), 3.0, domain=DOMAIN, seed=2, inference=None)
+    tracemalloc.start()
+    predicted = fit.predict(path)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 65e6, "all columns of all rows at once are 2 x 53 MB"
+    np.testing.assert_allclose(predicted, fit.predict(frame(300_000)), rtol=1e-12)
