@@ -7,6 +7,7 @@ import math
 import textwrap
 from collections.abc import Callable, Mapping, Sequence
 from itertools import zip_longest
+from pathlib import Path
 from typing import Any, ClassVar
 
 import pandas as pd
@@ -158,6 +159,16 @@ class EffectFrame(NotedFrame):
         """What notebooks show."""
         with _few_digits():
             return self._printed()._repr_html_()
+
+    def to_latex(self, buf: Any = None, **options: Any) -> Any:
+        """As of any DataFrame, with the digits that are printed and with signs such as ``_`` and ``<`` as text."""
+        with _few_digits():
+            shown = {"float_format": pd.get_option("display.float_format"), "escape": True, **options}
+            text = pd.DataFrame(self._printed()).to_latex(**shown).replace("<", r"\textless{}")
+        if buf is None or hasattr(buf, "write"):
+            return text if buf is None else buf.write(text)
+        Path(buf).write_text(text, encoding="utf-8")
+        return None
 
 
 def _noted(table: pd.DataFrame, note: str) -> NotedFrame:

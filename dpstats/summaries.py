@@ -115,7 +115,7 @@ class Summary(statsmodels_summary.Summary):
 
     def as_markdown(self) -> str:
         """Each table in the pipes of Markdown, then the notes."""
-        return "\n\n".join([*map(markdown_table, self._whole()), *self._notes()])
+        return "\n\n".join([*map(markdown_table, self._whole()), *map(_markdown, self._notes())])
 
     def as_docx(self, title: str | None = None) -> bytes:
         """A Word file: a heading if there is one, each table below its title, then the notes. Needs python-docx."""
@@ -220,7 +220,7 @@ def _html(text: str) -> str:
 def markdown_table(table: SimpleTable) -> str:
     """A table in the pipes of Markdown, its title above it; columns of numbers to the right."""
     table = _unbroken(table)
-    cells = [[str(cell.data).replace(GAP, "").strip().replace("|", "\\|") for cell in row] for row in table]
+    cells = [[_markdown(str(cell.data).replace(GAP, "").strip()).replace("|", "\\|") for cell in row] for row in table]
     size = max(map(len, cells))
     cells = [["", *row] if len(row) < size else row for row in cells]
     above = [row for row, made in zip(cells, table, strict=True) if made.datatype == "header"]
@@ -228,7 +228,12 @@ def markdown_table(table: SimpleTable) -> str:
     rows = [head, *(row for row, made in zip(cells, table, strict=True) if made.datatype != "header")]
     lines = [f"| {' | '.join(row)} |" for row in rows]
     lines.insert(1, f"|:---|{'---:|' * (size - 1)}")
-    return "\n".join([*([f"**{table.title}**", ""] if table.title else []), *lines])
+    return "\n".join([*([f"**{_markdown(table.title)}**", ""] if table.title else []), *lines])
+
+
+def _markdown(text: str) -> str:
+    """The text without tags and entities of HTML: its signs are signs, as they are anyway between backticks."""
+    return re.sub("`[^`]+`|[&<]", lambda found: {"&": "&amp;", "<": "&lt;"}.get(found[0], found[0]), text)
 
 
 def paired_facts(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -220,3 +221,16 @@ def test_effects_and_their_ends_are_told_apart() -> None:
         assert "0.9999773" in rows._repr_html_()
     with pd.option_context("display.float_format", "{:.2f}".format):
         assert repr(table).splitlines()[1].split() == ["0", "1.00", "0.00", "0.00", "1.00", "1.00"]
+
+
+def test_latex_has_the_digits_that_are_printed_and_signs_as_text(tmp_path: Path) -> None:
+    """It was a table of pandas: p-values of 0.000000, and names such as std_error, which LaTeX does not read."""
+    lines = {"term": ["a<b_c", "x"], "estimate": [0.0298712, 12345.678], "std_error": [0.00693512, 35.0]}
+    table = EffectFrame(pd.DataFrame({**lines, "p_value": [2.28312e-9, 0.0]}))
+    text = table.to_latex(index=False)
+    assert r"a\textless{}b\_c & 0.02987 & 0.006935 & 2.283e-09 \\" in text
+    assert r"x & 12,346 & 35 & \textless{}1e-16 \\" in text
+    assert r"std\_error" in text
+    assert "0.0299" in table.to_latex(float_format="%.4f")
+    table.to_latex(tmp_path / "table.tex", index=False)
+    assert (tmp_path / "table.tex").read_text() == text

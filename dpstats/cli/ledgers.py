@@ -92,7 +92,10 @@ def _init(options: argparse.Namespace) -> None:
 def _quota(options: argparse.Namespace) -> None:
     with Ledger.open(options.path) as ledger:
         ledger.set_quota(options.analyst, options.eps, options.delta)
-        print(ledger.report())
+        left = ledger.signed(options.analyst).remaining
+        owner = options.analyst or "everyone else, each"
+        quota = f"eps={options.eps:g}, delta={options.delta:g}"
+        print(f"Quota of {owner}: {quota}; a charge may now have at most eps={left.eps:g}, delta={left.delta:g}.")
 
 
 def _domain(options: argparse.Namespace) -> None:

@@ -302,7 +302,8 @@ def check_price(
         limit = quota_of(quotas, analyst)
         assert limit is not None, "some budget is left"
         owner = "those who give no name" if analyst is None else f"analyst {analyst!r}"
-        short.append(f"the quota of {owner} (eps={limit.eps:g}, delta={limit.delta:g})")
+        rho = f", converted at this delta to rho={float(limit.limit.rho * RHO_UNIT):.4g}" * (facts.accountant == "zcdp")
+        short.append(f"the quota of {owner} (eps={limit.eps:g}, delta={limit.delta:g}{rho})")
         signature = _quota_advice(quotas, analyst)
     if short:
         remaining = ledger_left if quota is None else ledger_left.least(quota)

@@ -239,7 +239,10 @@ def _caption(plan: Any, what: str, pi: float, forecast: Any, *, band: bool) -> l
         rows += ". Band: from more to less informative rows" if band else ""
         rows = f"{rows}. {forecast.assumption}".removesuffix(".").removesuffix(". ")
     marked = "Marks and band" if band else "Marks"
-    finite = f"Dashed: without noise. {marked}: where the error is likely to be finite."
+    likely = "the error is likely to be finite"
+    if forecast is not None and not forecast.known:
+        likely = "less informative rows too are likely to have a finite error"
+    finite = f"Dashed: without noise. {marked}: where {likely}."
     proved = f"Proved bound on the loss that privacy adds, with probability {1 - pi:g}."
     legend = {
         "risk": f"{proved} The loss is usually far smaller.",

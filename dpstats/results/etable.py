@@ -29,7 +29,7 @@ from dpstats.results.glm_results import GLMResults
 from dpstats.results.groups import GroupResults
 from dpstats.results.model import FittedModel
 from dpstats.results.statistics import IVResults, StatisticsResults
-from dpstats.results.stored import Printed, written_text
+from dpstats.results.stored import Printed, json_text, written_text
 from dpstats.results.summary import counted_name, has_exact_noise, place_of_noise, rows_text
 from dpstats.summaries import GAP, WIDTH, Summary, format_number, full_width, with_title, without_lists, wrap_text
 from dpstats.wording import part_of
@@ -225,19 +225,23 @@ class ETable(Printed):
             for label, fit in zip(self.labels, self.fits, strict=True)
             if not fit.guarantee.certified
         ]
-        charges = {
-            fit.statistics.released.tobytes() if isinstance(fit, StatisticsResults) else place: fit.guarantee
-            for place, fit in enumerate(self.fits)
-        }
-        guarantees = list(charges.values())
+        guarantees = list({_release_of(fit): fit.guarantee for fit in self.fits}.values())
         if len(guarantees) < len(self.fits):
-            notes.append("Models of the same released statistics share one charge.")
+            notes.append("Columns of the same release share one charge.")
         if len(guarantees) > 1 and len({(one.adjacency, one.unit) for one in guarantees}) == 1:
             total = compose(guarantees)
             spent = f"eps {total.eps:.4g}" + (f" and delta {total.delta:.4g}" if total.delta else "")
-            what = "These fits" if len(guarantees) == len(self.fits) else "The releases"
-            notes.append(f"{what} were charged separately; on the same rows they cost {spent} together.")
+            what = "these fits" if len(guarantees) == len(self.fits) else "the releases"
+            notes.append(f"On the same rows {what} cost {spent} together.")
         return [*uncertified, *notes]
+
+
+def _release_of(fit: Fit) -> object:
+    """What a fit and its copies, such as one from a file, or all models of the same statistics have in common."""
+    if isinstance(fit, StatisticsResults):
+        return fit.statistics.released.tobytes()
+    # Two releases may both be zero throughout, and only then alike.
+    return json_text(fit) if fit.params.any() else id(fit)
 
 
 def etable(

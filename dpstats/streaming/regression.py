@@ -106,7 +106,8 @@ class Regression(_Stream):
         As for `dpstats.glm`: a column or an expression of columns, or terms of the formula. Weighted streams have no
         errors.
     horizon : int, optional
-        The last tick. By default a million ticks are planned, with 30 to 45 % more noise.
+        The last tick. By default a million ticks are planned, with 1.8 times the noise of a horizon of 6 ticks, 1.6
+        times that of 24, 1.45 times that of 120, 1.3 times that of 1,000 and 1.2 times that of 10,000.
     halflife : float, optional
         The number of ticks after which the weight of a tick is one half. The stream may run for ever.
     window : int, optional

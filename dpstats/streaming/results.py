@@ -265,7 +265,7 @@ class StreamResults(FittedModel):
         if self.rows is not None:
             weights = " and ".join(self._row_weights)
             told = f"{'Effective number of rows' if weights else 'Rows used'}, by the noisy sums: {self.rows}."
-            told += f" A row counts {weights}, so that there are more rows than that." if weights else ""
+            told += f" A row counts {weights}, so that there may be more rows than that." if weights else ""
             if self.rows.value < FEW_DEVIATIONS * self.rows.std_error:
                 told += " That is no more than noise: if many were passed, compare their cells with the domain."
             notes.append(told)

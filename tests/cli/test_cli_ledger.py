@@ -100,8 +100,14 @@ def test_show_as_json(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert [(one["analyst"], one["quota_eps"]) for one in facts["analysts"]] == [("Ada", 0.5), ("", None)]
 
 
-def test_a_quota_for_everyone_else(path: Path) -> None:
+def test_a_quota_for_everyone_else(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A line is printed, not the whole report."""
     assert main(["ledger", "quota", str(path), "--everyone-else", "--eps", "0"]) == 0
+    line = "Quota of everyone else, each: eps=0, delta=0; a charge may now have at most eps=0, delta=0."
+    assert capsys.readouterr().out.splitlines() == [line]
+    assert main(["ledger", "quota", str(path), "--analyst", "Ada", "--eps", "0.25", "--delta", "1e-6"]) == 0
+    line = "Quota of Ada: eps=0.25, delta=1e-06; a charge may now have at most eps=0.05"
+    assert capsys.readouterr().out.startswith(line)
     with Ledger.open(path) as ledger:
         assert ledger.signed("Bob").remaining == (0.0, 0.0)
 

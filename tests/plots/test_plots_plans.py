@@ -99,10 +99,12 @@ def test_standard_errors_against_eps() -> None:
     assert "rows as described by typical= or like=" in caption(other)
     for picture, drawn in ((ax, True), (other, False)):
         assert bool(picture.collections) == ("Band: from more to less informative rows" in caption(picture)) == drawn
-        assert ("Marks and band: where" in caption(picture)) == drawn
+        assert ("Marks and band: where less informative rows too are likely" in caption(picture)) == drawn
     few = plots.budget(plan, eps=[0.5, 2.0], what="se", n=1_000, coefficient="x")
     assert not few.collections
     assert "band" not in caption(few).lower()
+    assert "Marks: where the error is likely to be finite" in caption(other)
+    assert "Marks: where less informative rows too are likely to have a finite error" in caption(few)
     with pytest.raises(ArgumentError, match="typical goes with what='se'"):
         plots.budget(plan, typical=known)
     assert ax.get_ylabel() == "standard error of x"

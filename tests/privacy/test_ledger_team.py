@@ -195,7 +195,9 @@ def test_a_quota_under_zcdp(path: Path | str) -> None:
     assert ledger.remaining_rho is not None
     assert ada.remaining_rho < ledger.remaining_rho
     ada.charge(Guarantee(ada.remaining.eps), label="a")
-    with pytest.raises(BudgetExceeded, match="quota"):
+    # Which shows why the quota does not suffice for an eps below its own.
+    rho = r"of analyst 'Ada' \(eps=0.5, delta=1e-07, converted at this delta to rho=0\.00514\d*\): at most"
+    with pytest.raises(BudgetExceeded, match=rho):
         ada.charge(Guarantee(0.01), label="b")
 
 

@@ -40,7 +40,7 @@ def test_cells_are_the_fits_own(fits: dict[str, dp.GLMResults]) -> None:
     assert "[" not in text.partition("Notes:")[0], "a bound on the noise is no standard error"
     assert "Nothing in brackets: coefficients as released" in " ".join(text.split())
     assert "logit is NOT CERTIFIED: seeded" in " ".join(text.split())
-    assert "they cost eps 2.5 together" in " ".join(text.split())
+    assert "On the same rows these fits cost eps 2.5 together" in " ".join(text.split())
     assert "logit: Pr(b = yes)." in text
     frame = table.frame
     assert frame["paid", "coef"].to_numpy() == pytest.approx(paid.debiased.to_numpy())
@@ -121,6 +121,35 @@ def test_other_things_are_refused(given: Any, labels: Any, fix: str, fits: dict[
 def test_results_are_composed_as_their_guarantees(fits: dict[str, dp.GLMResults]) -> None:
     both = [fits["paid"], fits["plain"]]
     assert dp.compose(both) == dp.compose([fit.guarantee for fit in both])
+
+
+def test_copies_of_a_release_count_once(fits: dict[str, dp.GLMResults], tmp_path: Path) -> None:
+    """A fit beside itself, or beside its copy from a file, was counted twice: "they cost eps 2 together"."""
+    fits["paid"].save(tmp_path / "paid.json")
+    copy = dp.load(tmp_path / "paid.json")
+    text = " ".join(str(dp.etable([fits["paid"], copy, fits["paid"]])).split())
+    assert "Columns of the same release share one charge." in text
+    assert "cost eps" not in text
+    text = " ".join(str(dp.etable([fits["paid"], copy, fits["plain"]])).split())
+    assert "On the same rows the releases cost eps 1.5 together." in text
+
+
+def test_releases_of_zeros_may_be_alike_and_count_each() -> None:
+    rows, domain = pd.DataFrame({"x": [0.5] * 50, "y": [0.5] * 50}), {"x": (0, 1), "y": (0, 1)}
+    lasso = {"penalty": "lasso", "alpha": 50.0, "inference": None, "domain": domain, "seed": 1}
+    zeros = [dp.ols("y ~ x - 1", rows, 1.0, **lasso) for _ in range(2)]
+    assert not zeros[0].params.any()
+    other = dp.ols("y ~ 1", rows, 1.0, domain=domain, inference=None)  # a table has at least one row
+    assert "these fits cost eps 3 together" in " ".join(str(dp.etable([*zeros, other])).split())
+
+
+def test_fits_of_one_charge_are_not_said_to_be_charged_separately() -> None:
+    """Those of `plan_many` have one entry of a ledger; their note said that they "were charged separately"."""
+    rows, domain = pd.DataFrame({"x": [0.2, 0.4], "y": [0.1, 0.9]}), {"x": (0, 1), "y": (0, 1)}
+    fits = dp.plan_many({"a": "y ~ x", "b": "y ~ 1"}, domain, 1.0).fit(rows, seed=1)
+    text = " ".join(str(dp.etable(fits)).split())
+    assert "On the same rows these fits cost eps 1 together." in text
+    assert "separately" not in text
 
 
 def test_ratios_have_intervals_and_stars_follow_the_p_values(fits: dict[str, dp.GLMResults]) -> None:

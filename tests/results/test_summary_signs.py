@@ -34,6 +34,16 @@ class TestSigns:
             assert "&lt;script&gt;" in page
             assert "&amp;lt;" not in page
 
+    def test_markdown(self) -> None:
+        """Of a level "a<b>c" a tag was lost."""
+        fit = self.shown()
+        table = dp.etable([fit], title="a < b")
+        for page in (fit.to_markdown(), fit.summary(full=True).as_markdown(), table.to_markdown()):
+            assert "<" not in re.sub("`[^`]+`", "", page)
+            assert "&lt;img src=x" in page
+            assert "50% &amp; more_or_less" in page
+            assert "&amp;lt;" not in page
+
     def test_latex(self) -> None:
         for page in (self.shown().to_latex(), self.shown().summary(full=True).as_latex()):
             lines = page.splitlines()

@@ -560,7 +560,8 @@ def test_ticks_whose_rows_are_all_lost_show_in_the_number_of_rows(binary: bool, 
     assert "no more than" not in all_of_them
     counted, facts = stream.results.rows, stream.results.glance().iloc[0]
     assert str(counted) in all_of_them
-    assert ("there are more rows" in " ".join(all_of_them.split())) == binary
+    # In the first tick of a logistic stream all rows have the largest weight, and there are no more.
+    assert ("there may be more rows" in " ".join(all_of_them.split())) == binary
     if not binary:
         assert (facts["nobs"], facts["nobs_std_error"]) == (round(counted.value), counted.std_error)
     wanted = Regression("y ~ 0 + x", domain, 2.0, 1e-6, family=family, horizon=2, seed=3).update(rows)

@@ -60,8 +60,8 @@ class Mechanism(ABC):
     Parameters
     ----------
     horizon : int, optional
-        The last tick of a cumulative stream. Without any workload, a million ticks are planned, which costs 30 to 45 %
-        more noise than a horizon of 1,000 or of 120 ticks.
+        The last tick of a cumulative stream. Without any workload, a million ticks are planned, with 1.8 times
+        the noise of a horizon of 6 ticks, 1.6 times that of 24, 1.45 times that of 120, and 1.3 times that of 1,000.
     halflife, window : number, optional
         The number of ticks after which the weight of a tick is one half, or that are summed. The stream may run for
         ever at constant noise.
