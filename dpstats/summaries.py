@@ -232,8 +232,9 @@ def markdown_table(table: SimpleTable) -> str:
 
 
 def _markdown(text: str) -> str:
-    """The text without tags and entities of HTML: its signs are signs, as they are anyway between backticks."""
-    return re.sub("`[^`]+`|[&<]", lambda found: {"&": "&amp;", "<": "&lt;"}.get(found[0], found[0]), text)
+    """The text with signs as signs where they would begin a tag or an entity of HTML; between backticks they do not."""
+    begin = r"`[^`]+`|&(?=#?\w+;)|<(?=[A-Za-z/!?])"
+    return re.sub(begin, lambda found: {"&": "&amp;", "<": "&lt;"}.get(found[0], found[0]), text)
 
 
 def paired_facts(
