@@ -39,11 +39,15 @@ class ModelSpread:
 
 @dataclass(frozen=True, eq=False)
 class RobustSpread:
-    """Released variances of directions of the estimate, sum l'^2 (x'G a_i)^2 with noise (HC0)."""
+    """Released variances of directions of the estimate, sum l'^2 (x'G a_i)^2 with noise (HC0).
+
+    `ceiling` bounds what was not released: the variance of c'theta is at most this many times c'Gc.
+    """
 
     variances: Float  # shape (k,), perhaps negative; ignored, and best NaN, where not identified
     deviations: Float  # standard deviations of their noise, shape (k,)
     directions: Float | None = None  # the rows a_i, shape (k, p); the coefficients by default
+    ceiling: float = np.inf
 
     def __post_init__(self) -> None:
         variances, deviations = np.asarray(self.variances), np.asarray(self.deviations)
@@ -79,20 +83,23 @@ def sampling_variances(spread: Spread, found: Identified, contrasts: Float) -> S
     known = np.maximum(np.asarray(spread.variances, dtype=np.float64)[inside], noise)
     if not np.all(np.isfinite(known) & (known > 0)):
         raise ArgumentError("variances of identified directions must be finite, and positive where they have no noise")
-    weights, spanned = _loadings(contrasts, directions[inside][:, found.active])
+    weights, spanned, released = _loadings(contrasts, directions[inside][:, found.active])
     roots = np.sqrt(known)
     # sd(sum w_i z_i) <= sum |w_i| sd(z_i), with equality for a direction that was released.
     total = np.abs(weights) @ roots
     deviation = total * (np.abs(weights) @ (noise / roots))
-    pull = np.divide(total**2, plain, out=np.zeros_like(plain), where=plain > 0)
-    return SamplingVariance(np.where(spanned, total**2, np.inf), deviation, pull)
+    variance = np.where(spanned, total**2, np.inf)
+    bounded = ~released & (spread.ceiling * plain < variance)
+    variance, deviation = np.where(bounded, spread.ceiling * plain, variance), np.where(bounded, 0.0, deviation)
+    pull = np.divide(variance, plain, out=np.zeros_like(plain), where=(plain > 0) & np.isfinite(variance))
+    return SamplingVariance(variance, deviation, pull)
 
 
-def _loadings(contrasts: Float, directions: Float) -> tuple[Float, NDArray[np.bool_]]:
-    """Rows w with w'directions = c, one entry where c is a multiple of a direction, and whether there is one."""
+def _loadings(contrasts: Float, directions: Float) -> tuple[Float, NDArray[np.bool_], NDArray[np.bool_]]:
+    """Rows w with w'directions = c, one entry if c is a multiple of a direction; whether there is one, and if it is."""
     weights, spanned = np.zeros((len(contrasts), len(directions))), ~np.any(contrasts != 0, axis=1)
     if not len(directions):
-        return weights, spanned
+        return weights, spanned, spanned
     lengths, sizes = np.linalg.norm(directions, axis=1), np.linalg.norm(contrasts, axis=1)
     along = contrasts @ (directions / lengths[:, None] ** 2).T
     nearest = np.argmax(np.abs(along) * lengths, axis=1)
@@ -104,8 +111,7 @@ def _loadings(contrasts: Float, directions: Float) -> tuple[Float, NDArray[np.bo
     weights[every] = solution[every]
     weights[one] = 0.0
     weights[places[one], nearest[one]] = share[one]
-    spanned |= one | every
-    return weights, spanned
+    return weights, spanned | one | every, one
 
 
 SQUARE = 1.959963984540054**2

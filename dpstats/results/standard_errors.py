@@ -105,7 +105,7 @@ def inference_of(
         curvature=curvature,
         linear=MappedLinear(noise or ReleasedLaw(stage.noise, stage.noise_shape), basis),
         matrix=known.law,
-        spread=_rescaled(released.spread, basis, rows, known.identified, identified),
+        spread=_rescaled(released.spread, basis, rows, known.identified, identified, clustered_ceiling(plan)),
         typical_size=stage.radius / float(np.sqrt(stage.size)),
         found=identified,
         path_error=error,
@@ -235,7 +235,29 @@ def response_of(plan: Plan, weight_cap: float | None = None) -> MeanFunction:
     return MeanFunction(means, lambda eta, endog: means(eta) - endog, weights)
 
 
-def _rescaled(spread: Spread, basis: Vector, rows: Vector, before: Identified, after: Identified) -> Spread:
+NORMAL_CAP = 3.0
+"""A cap on residuals is at least so many of their standard deviations: it is set from these, or wider."""
+
+
+def clustered_ceiling(plan: Plan) -> float:
+    """What the variance of a combination of coefficients is at most, in inverse informations (docs/proofs/persons, 4).
+
+    Rows of one person add no more than if they were copies of one row. Infinite where the rows are the records, and
+    where the variance of a response is not known from its mean or cap.
+    """
+    record, family = plan.request.options.record, plan.family
+    if record.column is None:
+        return np.inf
+    if family.name == "binomial" and family.link == "logit":
+        return float(record.rows)
+    if isinstance(family, Gaussian) and family.residual_cap is not None and plan.objective.caps_loss:
+        return float(record.rows * (family.residual_cap / NORMAL_CAP) ** 2)
+    return np.inf
+
+
+def _rescaled(
+    spread: Spread, basis: Vector, rows: Vector, before: Identified, after: Identified, ceiling: float
+) -> Spread:
     """The spread of the coefficients `rows`, or of the directions in model units that it has.
 
     Released variances go with the inverse information, as phi G does.
@@ -247,7 +269,7 @@ def _rescaled(spread: Spread, basis: Vector, rows: Vector, before: Identified, a
     inner = rows[:, after.active]
     old, new = (np.sum(inner @ one.inverse * inner, axis=1) for one in (before, after))
     factor = np.divide(new, old, out=np.ones_like(old), where=old > 0)
-    return RobustSpread(spread.variances * factor, spread.deviations * factor, rows)
+    return RobustSpread(spread.variances * factor, spread.deviations * factor, rows, ceiling)
 
 
 RARE = 0.5  # a rare level has a released weight below this share of its factor's mean weight

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 import pandas as pd
+import pytest
 
-from benchmarks.inference import person_caps, person_forecasts, persons
+from benchmarks.inference import person_caps, person_forecasts, person_predictions, persons
 
 
 def test_a_small_cell() -> None:
@@ -35,3 +36,12 @@ def test_a_cap_has_the_errors_and_the_coverage_of_its_fits() -> None:
     assert table.index.tolist() == list(person_caps.SLOPES)
     assert table["covered"].isin([0, 0.5, 1]).all()
     assert np.isfinite(table).all(axis=None)
+
+
+@pytest.mark.parametrize("model", ["ols", "logit"])
+def test_predictions_for_persons_have_errors_of_their_size(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The sum of all parts' errors is 10 to 2,000 times too large for a year that is far from zero."""
+    monkeypatch.setattr(person_predictions, "MANY", 5000)
+    ratios, covered = person_predictions.line(model, 20.0, None, 4)
+    assert ratios.shape == covered.shape == (3,)
+    assert np.all(ratios < 6)  # of four fits: the spread is known to a factor of about three

@@ -392,6 +392,12 @@ def test_robust_spread() -> None:
     both = robust.contrasts([[2.0, 0], [1, -1]]).sampling
     roots = np.sqrt(np.diag(inverse))
     assert both == pytest.approx([4 * inverse[0, 0], roots.sum() ** 2])
+    # A ceiling bounds combinations, in inverse informations, and leaves what was released as it is.
+    below = replace(robust, spread=replace(spread, ceiling=0.5)).contrasts([[2.0, 0], [1, -1], [1, 1]]).sampling
+    assert below == pytest.approx([4 * inverse[0, 0], *(0.5 * (c @ inverse @ c) for c in np.array([[1, -1], [1, 1]]))])
+    high = replace(robust, spread=replace(spread, ceiling=99.0)).contrasts([[2.0, 0], [1, -1]])
+    assert high.sampling == pytest.approx(both)
+    assert high.spread_noise[1] > 0
     bought = RobustSpread(np.array([0.05]), np.array([0.01]), np.array([[1.0, -1]]))
     other = normal([[60, 10], [10, 40]], [0.5, -0.3], 4, [9, 9], 1.25, [1, 1], bought).contrasts([[-2.0, 2], [1, 0]])
     assert other.sampling[0] == pytest.approx(0.2)
