@@ -89,8 +89,9 @@ def sampling_variances(spread: Spread, found: Identified, contrasts: Float) -> S
     total = np.abs(weights) @ roots
     deviation = total * (np.abs(weights) @ (noise / roots))
     variance = np.where(spanned, total**2, np.inf)
-    bounded = ~released & (spread.ceiling * plain < variance)
-    variance, deviation = np.where(bounded, spread.ceiling * plain, variance), np.where(bounded, 0.0, deviation)
+    highest = spread.ceiling * plain if np.isfinite(spread.ceiling) else np.full_like(plain, np.inf)
+    bounded = ~released & (highest < variance)
+    variance, deviation = np.where(bounded, highest, variance), np.where(bounded, 0.0, deviation)
     pull = np.divide(variance, plain, out=np.zeros_like(plain), where=(plain > 0) & np.isfinite(variance))
     return SamplingVariance(variance, deviation, pull)
 
