@@ -16,7 +16,7 @@ from dpstats.domain.declarations import TYPICAL_REACH
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Binomial, BinomialCounts, Family
 from dpstats.formula import reader
-from dpstats.formula.expression import Column, bind, columns_of, evaluate
+from dpstats.formula.expression import Column, bind, columns_of, evaluate, public_values
 from dpstats.formula.parse import Formula, parse
 from dpstats.formula.response import Kind
 from dpstats.wording import days_since, phrase
@@ -182,20 +182,37 @@ def schema_domain(
 def _check_response(parsed: Formula, declared: Domain, family: Family, kinds: Mapping[str, str]) -> None:
     """Raise DomainError if what is declared of the response, or is not, cannot be right; `kinds` of open columns."""
     node = parsed.response.node
-    if not isinstance(node, Column) or parsed.failures is not None:
+    if parsed.failures is not None:
         return
-    column = declared.get(node.name)
-    if family.response == "binary" and kinds.get(node.name, "boolean") != "boolean":
+    if family.response == "binary" and isinstance(node, Column) and kinds.get(node.name, "boolean") != "boolean":
         raise DomainError(_two_values(node.name))
-    # A range that was bought of counts may begin below 0 too, at a power of two.
-    if not isinstance(column, Range) or family.response != "count":
+    check_count_range(parsed, declared, family)
+
+
+def check_count_range(parsed: Formula, declared: Domain, family: Family) -> None:
+    """Raise DomainError if a count is declared to be negative: cells below 0 would count as 0, and nobody would see it.
+
+    Of a response with a transformation its columns may be, as long as it is not.
+    """
+    if family.response != "count":
         return
-    if column.low < 0 and column.low in column.missing_codes:
-        raise DomainError(
-            f"the response {node.name!r} is a count, and its range begins at {column.low:g}: declare "
-            f"(0, {max(column.high, 1):g}), and if {column.low:g} stands for missing, make those cells missing: they "
-            "would count as 0"
-        )
+    columns = {name: declared.get(name) for name in parsed.response_columns}
+    negative = [(name, one) for name, one in columns.items() if isinstance(one, Range) and one.low < 0]
+    if not negative:
+        return
+    node, (name, column) = parsed.response.node, negative[0]
+    if not isinstance(node, Column):
+        if None in columns.values():
+            return  # a range that is bought follows the values
+        values = public_values(bind(node, declared), declared)
+        if not (isinstance(values, np.ndarray) and np.nanmin(values, initial=0.0) < 0):
+            return
+    of = f"the response {name!r}" if isinstance(node, Column) else f"{name!r} in the response {parsed.response.code}"
+    low = f"{column.low:g}"
+    raise DomainError(
+        f"{of} is a count, and its range begins at {low}: declare (0, {max(column.high, 1):g}), and if {low} or "
+        "another number below 0 stands for missing, make those cells missing: they would count as 0"
+    )
 
 
 def with_response(parsed: Formula, domain: Domain, family: Family) -> Domain:

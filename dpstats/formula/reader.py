@@ -527,6 +527,12 @@ class Fault(NamedTuple):
         """What to type if values lie outside the declared range: a response drops no rows."""
         dropped = phrase('dp.Range(low, high, outside="drop")', shell="outside: drop")
         missing = "make these cells missing" if self.response else dropped
+        if self.response and self.kind == "below" and self.declared.startswith(("(0,", SHARE)):
+            # A count, which is never negative, begins there too.
+            return (
+                f"compare the codebook: {missing} if the values are codes for missing, such as -9, and declare a wider "
+                "range only if the response can be negative"
+            )
         return (
             f"compare the codebook: declare a wider range, or {missing} if the values are codes for missing, such as "
             f"{-9 if self.kind == 'below' else 999}{self._two_codes}"

@@ -36,6 +36,9 @@ Vector = NDArray[np.float64]
 EXPECTED_RATIO = 2.5
 """At this ratio of the expected information to its noise a coefficient has an interval every other time."""
 
+SURE_RATIO = EXPECTED_RATIO + 3.0
+"""At this one it has one nearly always."""
+
 LOSS_PRICE = 2.0
 """Errors for a further tenth of the coefficients are worth a loss that is larger by a twentieth: one over this."""
 
@@ -299,6 +302,9 @@ class InformationRatios:
     By the number of rows, each of which adds `information`, shape (p, p). It is G_jj / sd(g_j'E g_j) with G the inverse
     of what is expected, among the coefficients that are not dropped (docs/proofs/inference, 5); of a dropped one as it
     was then. Zero where none is released.
+
+    A coefficient that another one makes uncertain, which may be dropped, has the larger ratio of the two cases: where
+    noise leaves it little information, the other one has less and is dropped.
     """
 
     def __init__(self, plan: Plan, information: Vector) -> None:
@@ -313,13 +319,17 @@ class InformationRatios:
     def of(self, n: float) -> Vector:
         """Of `n` rows, shape (p,)."""
         # All grow with the rows alike, so that the same one is the least.
+        ratios = np.zeros(len(self._entering))
         for step in itertools.count(1):
             if len(self._steps) == step:
                 self._steps += itertools.islice(self._dropping, 1)
-            if len(self._steps) == step or n * self._steps[step][1] >= LEAST_RATIO:
-                break
-        ratios = n * self._steps[min(step, len(self._steps) - 1)][0]
-        return np.asarray(np.where(self._entering, ratios, np.inf).min(axis=1))
+            here = n * self._steps[min(step, len(self._steps) - 1)][0]
+            last = len(self._steps) == step
+            if last or n * self._steps[step][1] >= LEAST_RATIO:
+                ratios = np.maximum(ratios, np.where(self._entering, here, np.inf).min(axis=1))
+            if last or n * self._steps[step][1] >= SURE_RATIO:
+                return np.asarray(ratios)
+        raise AssertionError("a coefficient is dropped in every step")
 
 
 def _fitted_design(plan: Plan) -> DesignSpec | SubDesign:

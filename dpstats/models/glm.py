@@ -36,7 +36,7 @@ from dpstats.mechanisms.fit_statistics import release_fit_statistics
 from dpstats.mechanisms.focus import release_arm_sums
 from dpstats.mechanisms.napp import release_stages
 from dpstats.mechanisms.screening import release_screened
-from dpstats.models.adaptive import interval_follows
+from dpstats.models.adaptive import carried_out, interval_follows
 from dpstats.models.errors_needed import needed_rows, too_few_rows
 from dpstats.models.forecast import Forecast, forecast
 from dpstats.models.forecast_by_rows import by_rows, forecast_by_rows
@@ -542,6 +542,10 @@ class DryRun:
     def by_rows(self, plan: Plan, n: object = None) -> pd.DataFrame:
         """What is spent on errors by the number of rows that will be counted; see `Plan.by_rows`."""
         return by_rows(plan, n)
+
+    def with_rows(self, plan: Plan, n: int) -> Plan:
+        """What the plan becomes once so many rows are counted; ranges stand in as they are declared."""
+        return carried_out(plan, n)
 
     def at(self, eps: float) -> DryRun:
         """The same at another budget."""

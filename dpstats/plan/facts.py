@@ -68,6 +68,9 @@ class PlannedCall(Protocol):
     def by_rows(self, plan: Any, n: object = None) -> pd.DataFrame:
         """What is spent on errors by the number of rows; None for a ladder of numbers."""
 
+    def with_rows(self, plan: Any, n: int) -> Any:
+        """What the plan becomes once so many rows are counted."""
+
     def at(self, eps: float) -> PlannedCall:
         """The same call at another budget."""
 

@@ -102,12 +102,14 @@ def weak_guarantee_note(plan: PlanFacts) -> list[str]:
     return notes
 
 
-def plan_notes(plan: PlanFacts, *, released: bool = True, what: str = "Everything above") -> list[str]:
+def plan_notes(
+    plan: PlanFacts, *, released: bool = True, what: str = "Everything above", case: PlanFacts | None = None
+) -> list[str]:
     """What the reader must know, in plain words; `released` says whether the errors that were planned were.
 
-    `what` is what the guarantee is for.
+    `what` is what the guarantee is for. `case` is the plan for the number of rows that its tables are of, if any.
     """
-    guarantee, objective = plan.guarantee, plan.objective
+    guarantee = plan.guarantee
     notes = [guarantee_note(plan, what), *weak_guarantee_note(plan)]
     notes += [plan.stages[-1].plan.shrinkage_note, errors_note(plan, released=released)]
     if guarantee.delta < plan.request.delta:
@@ -123,16 +125,7 @@ def plan_notes(plan: PlanFacts, *, released: bool = True, what: str = "Everythin
     notes += link_note(plan)
     if guarantee.unit is not None:
         notes.append(persons_note(plan))
-    retrieved = objective.planned_eps - objective.joint_need
-    if retrieved > 0:
-        use = {"recycle": "spent on less noise", "return": "not charged"}.get(
-            str(plan.request.options.retrieval), "not used"
-        )
-        notes.append(
-            f"The classical calibration spends eps {objective.planned_eps:.4g} on noise of scale "
-            f"{objective.classical_scale:.4g}. By the proved joint bound the same noise needs only "
-            f"{objective.joint_need:.4g}. The difference, {retrieved:.4g} ('retrieved'), is {use}."
-        )
+    notes += retrieved_note(plan if case is None else case)
     notes += fit_statistics_note(plan)
     if plan.screening is not None:
         notes.append(screening_note(plan))
@@ -163,6 +156,22 @@ def plan_notes(plan: PlanFacts, *, released: bool = True, what: str = "Everythin
     notes += pieces_note(plan.family) if plan.family.name in OF_PIECES else weights_note(plan.design)
     notes += [*counts_note(plan), *unnamed_note(plan)]
     return [*notes, *design_notes(plan), *advised_notes(plan)]
+
+
+def retrieved_note(plan: PlanFacts) -> list[str]:
+    """What the proved joint bound saves."""
+    objective = plan.objective
+    retrieved = objective.planned_eps - objective.joint_need
+    if retrieved <= 0:
+        return []
+    use = {"recycle": "spent on less noise", "return": "not charged"}.get(
+        str(plan.request.options.retrieval), "not used"
+    )
+    return [
+        f"The classical calibration spends eps {objective.planned_eps:.4g} on noise of scale "
+        f"{objective.classical_scale:.4g}. By the proved joint bound the same noise needs only "
+        f"{objective.joint_need:.4g}. The difference, {retrieved:.4g} ('retrieved'), is {use}."
+    ]
 
 
 MOST_MAIN_NOTES = 3
@@ -280,7 +289,7 @@ def trimmed_note(plan: PlanFacts) -> list[str]:
         return [
             f"With about {least:,.0f} rows or more, at most {most:.2g} of eps buys an interval within the declared "
             f"range of {_listed(counts.trimmable)} that holds nearly all rows; rows outside it are left out. "
-            f"{argument('ranges', 'declared')} buys none. This plan uses the declared ranges."
+            f"{argument('ranges', 'declared')} buys none. The forecast is for the declared ranges."
         ]
     if not plan.trimmed:
         return []

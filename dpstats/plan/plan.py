@@ -255,14 +255,33 @@ class Plan(Simulated, PlanFacts):
         >>> "gaussian" in plan.summary().as_text()
         True
         """
-        tables = [header_table(self, "none read"), column_table(self), *plan_tables(self)]
-        tables += [] if (found := self._outcomes()).empty else [rows_table(found)]
-        return Summary(tables, [*plan_notes(self, what="A fit by this plan"), *rounding_note(self.objective)])
+        case, rows = self._usual(found := self._outcomes())
+        tables = [header_table(self, "none read"), column_table(self), *plan_tables(case, rows)]
+        tables += [] if found.empty else [rows_table(found)]
+        return Summary(
+            tables, [*plan_notes(self, what="A fit by this plan", case=case), *rounding_note(case.objective)]
+        )
 
     def _outcomes(self) -> pd.DataFrame:
         """The table of `by_rows` where rows will be counted that settle something; empty elsewhere."""
         follows = self.counts is not None and (self.counts.settles_errors or self.counts.trimmable)
         return self.call.by_rows(self) if self.call is not None and follows else pd.DataFrame()
+
+    def _usual(self, found: pd.DataFrame) -> tuple[Plan, str]:
+        """The plan as most lines of the table of `by_rows` have it, and for how many rows, in words; itself without.
+
+        An open plan stands for errors that cost nothing, which fits of few rows never have.
+        """
+        if found.empty or self.call is None:
+            return self, ""
+        kinds = list(zip(found["ranges"], found["errors"], found["method"], strict=True))
+        alike = [
+            rows
+            for rows, kind in zip(found.index, kinds, strict=True)
+            if kinds.count(kind) == max(map(kinds.count, kinds))
+        ]
+        rows = int(alike[len(alike) // 2])
+        return self.call.with_rows(self, rows), f"with {rows:,} {found.index.name}"
 
     def __str__(self) -> str:
         """What most readers need of the `summary`."""
@@ -276,7 +295,10 @@ class Plan(Simulated, PlanFacts):
             told = found.assign(share=found["share"].round(2)).drop_duplicates()  # no line repeats the one above
             lines += rows_table(told).as_text().split("\n")
         delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
-        budget = f"Budget: eps {guarantee.eps:.4g}{delta}: {purchases_text(self, self.budget)}."
+        case, rows = self._usual(found)
+        budget = (
+            f"Budget: eps {guarantee.eps:.4g}{delta}{f', {rows}' * bool(rows)}: {purchases_text(case, case.budget)}."
+        )
         notes = [guarantee_note(self, "A fit by this plan"), budget, *main_notes(self)]
         notes.append(f"All tables and notes: {phrase('print(plan.summary())', shell='--full')}")
         return "\n".join([*lines, "", *itertools.chain.from_iterable(map(wrap_note, notes))])

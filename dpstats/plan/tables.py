@@ -32,10 +32,17 @@ MOST_TERMS = 60
 """A plan lists so many terms and then how many more there are."""
 
 
-def plan_tables(plan: PlanFacts) -> list[SimpleTable]:
-    """The tables that a plan and a result share: budget, noise and, where its proof applies, excess risk."""
+def plan_tables(plan: PlanFacts, rows: str = "") -> list[SimpleTable]:
+    """The tables that a plan and a result share: budget, noise and, where its proof applies, excess risk.
+
+    `rows` tells of how many rows they are, where their number decides.
+    """
     tables = [budget_table(plan), *bought_tables(plan), noise_table(plan)]
-    return [*tables, risk_table(plan)] if has_risk(plan) else tables
+    tables += [risk_table(plan)] if has_risk(plan) else []
+    for table in tables if rows else ():
+        title = f"{table.title.strip()} {rows}"
+        table.title = "\n".join(line.center(WIDTH) for line in textwrap.wrap(title, WIDTH - 4))
+    return tables
 
 
 def has_risk(plan: PlanFacts) -> bool:

@@ -23,7 +23,7 @@ from dpstats.plan.tables import capped_at, is_output
 from dpstats.privacy.trimming import NARROWEST
 from dpstats.results.inference_mixin import shows_errors
 from dpstats.results.model import NeededRows, ReleasedModel
-from dpstats.results.standard_errors import hiding_terms, rare_factors, rare_references, sums_noise
+from dpstats.results.standard_errors import costly_references, hiding_terms, rare_factors, rare_references, sums_noise
 from dpstats.wording import argument, joined, phrase, sentence
 
 MOST_NAMES = 8  # coefficients that a note lists; more are counted
@@ -332,7 +332,7 @@ def rare_references_note(results: ReleasedModel, told: Container[str] = ()) -> t
         if all(one in told for one in columns[name]):
             continue
         cured.update(columns[name])
-        column = name.removeprefix("C(").partition(",")[0].rstrip(")")  # of a term such as g or C(g, Sum)
+        column = _factor_column(name)
         if results.plan.family.name in OF_PIECES and column in FIRST:
             notes.append(f"{FIRST[column]}, to see the others.")
             continue
@@ -341,6 +341,37 @@ def rare_references_note(results: ReleasedModel, told: Container[str] = ()) -> t
             f"as in C({column}, Treatment('a frequent level')), to see the others."
         )
     return notes, cured if notes else set()
+
+
+def costly_references_note(results: ReleasedModel) -> list[str]:
+    """Which factors have large errors only because their reference level is rare, and the call that mends it."""
+    if not shows_errors(results):
+        return []
+    design = fitted_last(results)
+    told, notes = set(rare_references(design, results._inferred)), []
+    _, suspected = suspect_levels(results)
+    columns = {term.name: design.names[term.columns] for term in design.terms}
+    for name, place in costly_references(design, results._inferred).items():
+        if name in told or suspected.issuperset(columns[name]):
+            continue
+        column = _factor_column(name)
+        if results.plan.family.name in OF_PIECES and column in FIRST:
+            notes.append(f"{FIRST[column]}, for smaller standard errors.")
+            continue
+        label = columns[name][place - 1].rpartition("[T.")[2].removesuffix("]")
+        declared = getattr(results.plan.design, "domain", {}).get(column)
+        values = declared.values if isinstance(declared, Levels) else ()
+        level = next((value for value in values if str(value) == label), label)
+        notes.append(
+            f"{name} is measured from a rare level. From {label} most of its standard errors would be less than half "
+            f"as large: C({column}, Treatment({level!r}))."
+        )
+    return notes
+
+
+def _factor_column(name: str) -> str:
+    """The column of a term such as g or C(g, Sum)."""
+    return name.removeprefix("C(").partition(",")[0].rstrip(")")
 
 
 def suspect_levels(results: ReleasedModel) -> tuple[list[Any], set[str]]:

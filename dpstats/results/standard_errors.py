@@ -321,6 +321,29 @@ def rare_references(design: Bounds, inferred: ReleasedErrors) -> list[str]:
     return found
 
 
+COSTLY = 2.0
+"""A reference level is named if from the commonest level the other levels' errors are smaller by so many times."""
+
+
+def costly_references(design: Bounds, inferred: ReleasedErrors) -> dict[str, int]:
+    """Terms fitted last whose reference is rare, with the commonest level's place, from which errors are far smaller.
+
+    The median errors of the levels other than these two are compared, so that one more rare level settles nothing.
+    """
+    rows, estimates, costly = inferred.table.map, inferred.table.estimates, {}
+    for name, factor, rare in rare_levels(design, inferred, certain=True):
+        if not rare[0] or len(factor.columns) < 2:
+            continue
+        back = np.asarray(np.linalg.inv(inferred.basis), dtype=np.float64)
+        common = int(np.argmax(factor.weights(back.T @ estimates.information @ back)[1:]))
+        chosen = factor.columns[common]
+        others = rows[[column for column in factor.columns if column != chosen]]
+        now, then = (np.median(estimates.contrasts(one).se) for one in (others, others - rows[chosen]))
+        if np.isfinite(then) and COSTLY * then <= now:
+            costly[name] = common + 1
+    return costly
+
+
 class HidingTerms(NamedTuple):
     """Terms that are hardly identified, and which other coefficients are uncertain because of them."""
 

@@ -62,6 +62,7 @@ from dpstats.results.contrasts import PVALUES_WORDS, UNLIKE, inference_table, to
 from dpstats.results.error_advice import (
     MOST_NAMES,
     SHARE_WORDS,
+    costly_references_note,
     cut_points_note,
     fills_ranges,
     hidden_shares,
@@ -150,6 +151,7 @@ def summarize(
         *results.kept_notes,
         *suspects_note(results),
         *unadjusted_note(results),
+        *costly_references_note(results),
         *missing_notes(results),
         *wide_response_note(results),
         *pvalues_note(results),
@@ -473,7 +475,7 @@ def essential_notes(results: ReleasedModel) -> list[str]:
         notes.insert(0, no_errors_note(results))
     # A Domain that is wrong comes before what its fit is.
     advised = " ".join(advised_notes(plan))
-    wrong = [*wide_response_note(results), *(missing if first else [])]
+    wrong = [*wide_response_note(results), *costly_references_note(results), *(missing if first else [])]
     # Nobody may read p-values of chosen columns without the word on the choice.
     beginning = [*weak_guarantee_note(plan), *unadjusted_note(results)]
     return [*beginning, *large, *([advised] if advised else []), *wrong, *notes]

@@ -12,7 +12,9 @@ from dpstats.call import SEEDED, RowKeywords, split_kwargs
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
+from dpstats.formula.advice import check_count_range
 from dpstats.formula.design import DesignSpec, requested_spec
+from dpstats.formula.parse import parse
 from dpstats.mechanisms.statistics import check_size
 from dpstats.models.sources import model_formula
 from dpstats.penalties import Penalty
@@ -218,7 +220,9 @@ def make_design(
 ) -> DesignSpec:
     """The design; in a linear model the response less the offset is scaled to [-1, 1]."""
     formula = model_formula(formula, loss, **split_kwargs(options, RowKeywords)[0])
-    design = requested_spec(formula, Domain.coerce(domain), family=loss)
+    declared = Domain.coerce(domain)
+    check_count_range(parse(formula), declared, loss)
+    design = requested_spec(formula, declared, family=loss)
     if options["constraint"] is not None:
         options["constraint"].check_size(len(design.names) - int(design.has_intercept))
     if options["solver"] == "paper" and design.has_intercept:

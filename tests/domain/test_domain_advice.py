@@ -51,6 +51,9 @@ CODED = frame().assign(b=lambda rows: 1 + (rows["y"] > 0.5), c=lambda rows: (5 *
         ("b ~ age", "binomial", {"age": (17, 90), "b": [0, 1, 2]}, "has 3 levels"),
         ("c ~ age", "poisson", {"age": (17, 90), "c": (-9, 20)}, r"begins at -9: declare \(0, 20\)"),
         ("c ~ age", "negative_binomial", {"age": (17, 90), "c": (-99, 20)}, "make those cells missing"),
+        ("c ~ age", "poisson", {"age": (17, 90), "c": (-1, 20)}, r"begins at -1: declare \(0, 20\)"),
+        ("c ~ age", "negative_binomial", {"age": (17, 90), "c": (-0.5, 20)}, "make those cells missing"),
+        ("I(2 * c) ~ age", "poisson", {"age": (17, 90), "c": (-1, 20)}, r"'c' in the response I\(2 \* c\)"),
     ],
 )
 def test_a_domain_that_cannot_be_right_is_refused_for_nothing(
@@ -62,12 +65,35 @@ def test_a_domain_that_cannot_be_right_is_refused_for_nothing(
     assert ledger.remaining.eps == 1.0
 
 
+@pytest.mark.parametrize("family", ["poisson", "negative_binomial"])
+def test_no_call_takes_a_negative_count(family: str) -> None:
+    domain = {"age": (17, 90), "c": (-1, 20)}
+    calls: list[Any] = [
+        lambda: dp.plan("c ~ age", domain, 1.0, family=family),
+        lambda: dp.streaming.Regression("c ~ age", domain, 1.0, horizon=4, family=family),
+    ]
+    for call in calls:
+        with pytest.raises(DomainError, match="the response 'c' is a count, and its range begins at -1"):
+            call()
+
+
+def test_of_a_count_below_zero_the_first_advice_is_to_make_it_missing() -> None:
+    rows = CODED.assign(c=CODED["c"].where(CODED.index % 4 > 0, -9))
+    found = dp.check("c ~ age", rows, {"age": (17, 90), "c": (0, 20)}, 5.0, family="poisson", seed=1).findings
+    assert "make these cells missing if the values are codes for missing, such as -9" in found[0]
+    assert "declare a wider range only if the response can be negative" in found[0]
+
+
 def test_what_may_be_right_is_fitted(caplog: pytest.LogCaptureFixture) -> None:
     domain = {"age": (17, 90)}
     boolean = CODED.assign(b=CODED["b"] == 2)
     assert dp.logit("b ~ age", boolean, 1.0, domain=domain, seed=1).plan.advice == ()
     assert dp.logit("b ~ age", CODED, 1.0, domain=domain | {"b": [1, 2]}, seed=1).plan.design.response.levels == (1, 2)
-    for formula, declared in (("c ~ age", (1, 20)), ("c ~ age", (-8, 8)), ("I(c - 1) ~ age", (0, 20))):
+    for formula, declared in (
+        ("c ~ age", (1, 20)),
+        ("I(c - 1) ~ age", (0, 20)),
+        ("I(c ** 2) ~ age", (-8, 8)),
+    ):
         assert dp.plan(formula, domain | {"c": declared}, 1.0, family="poisson").family.name == "poisson"
     # Both spellings are columns.
     both = CODED.assign(Age=1.0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -32,7 +33,7 @@ def test_a_printed_plan_is_short_and_leads_to_the_whole_text(
     response: object, domain: dict[str, Any], options: dict[str, Any]
 ) -> None:
     lines = str(planned(response, domain, **options)).splitlines()
-    assert len(lines) <= (36 if "screen" in options else 30)
+    assert len(lines) <= (36 if "screen" in options else 31)
     assert max(map(len, lines)) <= 80
     assert lines[-1].endswith("print(plan.summary())")
     assert any(line.startswith("Budget: eps 1") for line in lines)
@@ -144,3 +145,25 @@ def test_by_rows_takes_numbers_of_rows() -> None:
     for wrong in ([], "many", [1.5], [1_000, -3]):
         with pytest.raises(ArgumentError, match="n must be a whole number of rows"):
             plan.by_rows(wrong)  # type: ignore[arg-type]
+
+
+def test_budget_and_noise_are_those_of_a_line_of_the_table() -> None:
+    domain = {
+        "age": (20, 80),
+        "sex": ["F", "M"],
+        "arm": ["placebo", "low", "high"],
+        "bmi": (14, 60),
+        "ill": ["no", "yes"],
+    }
+    formula = "ill ~ cr(age, df=4, constraints='center') + arm + sex*center(bmi)"
+    plan = dp.plan(formula, domain, 2.0, family="binomial")
+    text, tables = " ".join(str(plan).split()), plan.summary().as_text()
+    fitted = dp.plan(formula, domain, 2.0, family="binomial", n=100_000)
+    assert "Budget: eps 2, with 100,000 rows: row counts 0.06, ranges 0.02, fit " in text
+    information = float(re.findall(r"information ([\d.]+)", text)[0])
+    assert information == pytest.approx(fitted.budget["eps"].filter(like="info").sum(), rel=0.05)
+    assert "Budget with 100,000 rows" in tables
+    noise = tables.partition("Noise in the objective with 100,000 rows")[2]
+    scale = float(re.findall(r"\nfit +([\d.]+)", noise)[0])
+    assert scale == pytest.approx(fitted.noise.scale, rel=0.05)
+    assert "This plan uses the declared ranges" not in text

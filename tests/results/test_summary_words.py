@@ -257,6 +257,25 @@ def test_the_cure_for_a_rare_reference_stands_in_place_of_advice_that_cannot_hel
     assert "region is measured from a level that is too rare" in words(alone)
 
 
+def test_a_rare_reference_is_named_where_all_levels_are_identified() -> None:
+    random = np.random.default_rng(3)
+    n = 15_000
+    data = pd.DataFrame(
+        {"x": random.uniform(0, 10, n), "g": random.choice(list("abcr"), n, p=[0.5, 0.3, 0.195, 0.005])}
+    )
+    data["y"] = 20 + data["x"] + random.normal(0, 4, n)
+    cure = "g is measured from a rare level. From a most of its standard errors would be less than half as large"
+    for levels, named in (("rabc", True), ("abcr", False), ("cabr", False)):
+        fit = dp.ols("y ~ x + g", data, 1.0, domain={"x": (0, 10), "y": (0, 60), "g": list(levels)}, seed=1)
+        assert fit.identified.filter(like="g[").sum() >= 2
+        assert (cure in words(fit)) == named
+        assert any(note.startswith("g is measured") for note in fit.notes) == named
+    cured = dp.ols(
+        "y ~ x + C(g, Treatment('a'))", data, 1.0, domain={"x": (0, 10), "y": (0, 60), "g": list("rabc")}, seed=1
+    )
+    assert cured.bse.filter(like="[T.b]").iloc[0] < 0.5
+
+
 def test_a_response_that_is_declared_far_too_wide_is_named_although_an_interval_of_it_was_bought() -> None:
     domain = {"x": (0, 10), "region": ["n", "e", "s"]}
     for high, wide in ((100_000, True), (120, False)):
