@@ -16,7 +16,7 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.data import Table
 from dpstats.domain import Levels, Range
 from dpstats.formula.parse import parse
-from dpstats.formula.reader import DROPS, OPEN, TYPICAL, Fault
+from dpstats.formula.reader import DROPS, FORMULA, OPEN, TYPICAL, Fault
 from dpstats.frames import WideFrame
 from dpstats.plan.row_counts import DRAWN, MOST_AT_FAULT, rows_of_nobody
 from dpstats.privacy.guarantee import Guarantee
@@ -165,6 +165,12 @@ def _widened(ends: Sequence[float], start: int, share: float) -> tuple[float, fl
     return low, low + width
 
 
+def _parts_near(place: ColumnHistogram, code: float) -> slice:
+    """The part of a range that a code lies in and those next to it: at an end there are two, elsewhere three."""
+    part = int(np.searchsorted(place.ends[1:-1], code, side="right"))
+    return slice(max(part - 1, 0), min(part + 2, PARTS))
+
+
 def _listed(columns: Sequence[str]) -> str:
     """Names of columns, or how many there are."""
     return ", ".join(f"`{name}`" for name in columns) if len(columns) <= MOST_NAMES else f"{len(columns)} columns"
@@ -293,6 +299,8 @@ class Check(Released):
         least = 0.0 if fault.loses else CLIPPED_SHARE
         if count < max(CERTAIN_SDS * self.std_err, (TYPICAL_LOSS if fault.beyond_typical else least) * self.rows):
             return ""
+        if fault.column == FORMULA and (exposures := parse(self.formula).exposures):
+            return f"the exposure {joined(sorted(exposures), 'or')} is not above 0, or {fault.advice}"
         # A column of text is lost as a whole, in equal parts with others; one that is declared misses some cells.
         large = LARGE_LOSS if fault.declared == OPEN else MOST_AT_FAULT
         return fault.advice if count < large * self.rows else fault.large_advice
@@ -398,8 +406,7 @@ class Check(Released):
         counts = self._counts_at(place)
         sentences = []
         for code, count in zip(place.codes, counts[PARTS:], strict=True):
-            part = int(np.searchsorted(place.ends[1:-1], code, side="right"))
-            near = counts[max(part - 1, 0) : min(part + 2, PARTS)]
+            near = counts[_parts_near(place, code)]
             most = max(float(near.sum()), 0.0) + PROBABLE_SDS * self._beside_err(len(near))
             if count < max(CERTAIN_SDS * self.code_err, most):
                 continue
@@ -485,6 +492,10 @@ class Check(Released):
                         f". The range bought is at least {least:.6g} wide: if the values fill a small part of that, "
                         f"declare a narrower range, such as {typed}, and check again"
                     )
+                    if self.guarantee.unit is None:
+                        narrowing += phrase(
+                            f", or buy one in one step: dp.buy_ranges(data, [{place.column!r}], eps=0.1)", shell=""
+                        )
                 return [f"{found}A narrower range gives less noise; {narrowing}"]
         return []
 
@@ -623,7 +634,9 @@ class Check(Released):
         """From how many rows on a code within a range is seen, which takes more."""
         if not self._codes:
             return ""
-        likely = max((CERTAIN_SDS + 1) * self.code_err, SEEN_SDS * self._beside_err(2))
+        near = [_parts_near(place, code) for place in self.places for code in place.codes]
+        most = max(part.stop - part.start for part in near)
+        likely = max((CERTAIN_SDS + 1) * self.code_err, SEEN_SDS * self._beside_err(most))
         codes = ", ".join(self._codes[:MOST_NAMES]) + (", ..." if len(self._codes) > MOST_NAMES else "")
         return (
             f" They find a code within a range ({codes}) from about {max(float(f'{likely:.2g}'), 2):,.0f} rows on, or "

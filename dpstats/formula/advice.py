@@ -92,7 +92,9 @@ def end_codes(declared: Range | Levels | None) -> list[float]:
         return []
     # 99 is a limit of ages, hours and percentiles, and 9999 and 99.9 those of amounts with so many digits.
     likely = (999.0,) if declared.low == 0 else (999.0, 9999.0, 99.9, 999.9)
-    return [
+    # A range of differences or of logarithms may begin at -1 too, but seldom reaches ten times as far up.
+    refused = [-1.0] if declared.low == -1 and declared.high >= 10 else []
+    return refused + [
         code for code in declared.missing_codes if code == declared.low or (code == declared.high and code in likely)
     ]
 

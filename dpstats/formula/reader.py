@@ -394,7 +394,7 @@ Facts = Mapping[str, Range | Levels | None]
 
 
 FORMULA = "(formula)"
-"""In place of a column: a term or the response is not finite."""
+"""In place of a column: a term, the response or an offset is not finite."""
 
 
 NO_NUMBER = "missing, or not a number"
@@ -547,7 +547,9 @@ class Fault(NamedTuple):
     def advice(self) -> str:
         """What to look at, where many rows have it."""
         if self.column == FORMULA:
-            return "a term or the response is not finite there; transform columns that can be zero or negative"
+            return (
+                "a term, the response or an offset is not finite there; transform columns that can be zero or negative"
+            )
         if self.ungrouped:
             return "missing, so that the row is in no group"
         if self.kind == "missing":

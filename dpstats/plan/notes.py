@@ -294,12 +294,15 @@ def trimmed_note(plan: PlanFacts) -> list[str]:
     if not plan.trimmed:
         return []
     eps, number = range_eps(plan.request, plan.bought), len(plan.trimmed)
-    least = rows_to_narrow(eps / len(plan.bought), plan.request.adjacency, number)
+    needed = ""
+    if not (counts is not None and counts.trimmable) and plan.request.options.n is None:
+        # Where the number of rows decides the price, fits of fewer rows pay more and need fewer.
+        least = rows_to_narrow(eps / len(plan.bought), plan.request.adjacency, number)
+        needed = f" With fewer than about {least:,.0f} rows the declared range stays."
     until = "" if plan.completed else " This plan uses the declared ranges; the fit will have less noise than shown."
     return [
         f"{eps:.4g} of eps buys an interval within the declared range of {_listed(plan.trimmed)} that holds "
-        f"nearly all rows. Rows outside it are left out. With fewer than about {least:,.0f} rows the declared "
-        f"range stays.{until}"
+        f"nearly all rows. Rows outside it are left out.{needed}{until}"
     ]
 
 

@@ -158,7 +158,10 @@ class PrivateRows:
 
     def _not_bought_of(self, variable: Variable, step: float | None) -> NotReleasedError:
         asked = argument("fitstats_variables", {variable.name: step})
-        return self._not_bought(f" of {variable.name!r}", f"{asked} in the call of the fit buys them")
+        steps = () if self.statistics is None else self.statistics.functions.steps
+        sizes = [one.amount / variable.unit for one in steps if step is not None and one.column == variable.column]
+        bought = f"comparisons({{{variable.name!r}: {sizes[0]:g}}}) has the step that was bought; " if sizes else ""
+        return self._not_bought(f" of {variable.name!r}", f"{bought}{asked} in the call of the fit buys them")
 
     def knows(self, group: int | None) -> bool:
         """Whether a group stands out from its noise."""

@@ -23,7 +23,14 @@ from dpstats.plan.tables import capped_at, is_output
 from dpstats.privacy.trimming import NARROWEST
 from dpstats.results.inference_mixin import shows_errors
 from dpstats.results.model import NeededRows, ReleasedModel
-from dpstats.results.standard_errors import costly_references, hiding_terms, rare_factors, rare_references, sums_noise
+from dpstats.results.standard_errors import (
+    costly_references,
+    hiding_terms,
+    rare_factors,
+    rare_levels,
+    rare_references,
+    sums_noise,
+)
 from dpstats.wording import argument, joined, phrase, sentence
 
 MOST_NAMES = 8  # coefficients that a note lists; more are counted
@@ -117,7 +124,8 @@ def missing_notes(results: ReleasedModel) -> list[str]:
         # What names a cure comes before what helps in general, which does not help those that it is for.
         cures, cured = rare_references_note(results, told)
         general = [] if cured.issuperset(unknown) else [what_would_help(results)]
-        lost = f"Not identified at this budget: {which}.{unknown_fit(results)}"
+        rare = ", which few rows have, or none" if _of_rare_levels(results).issuperset(unknown) else ""
+        lost = f"Not identified at this budget: {which}{rare}.{unknown_fit(results)}"
         notes.append(" ".join([lost, *cures, *general]))
     return notes
 
@@ -341,6 +349,16 @@ def rare_references_note(results: ReleasedModel, told: Container[str] = ()) -> t
             f"as in C({column}, Treatment('a frequent level')), to see the others."
         )
     return notes, cured if notes else set()
+
+
+def _of_rare_levels(results: ReleasedModel) -> set[str]:
+    """The coefficients of levels that are rare for certain by their released weights."""
+    design = fitted_last(results)
+    return {
+        design.names[column]
+        for _, factor, rare in rare_levels(design, results._inferred, certain=True)
+        for column in compress(factor.columns, rare[1:])
+    }
 
 
 def costly_references_note(results: ReleasedModel) -> list[str]:

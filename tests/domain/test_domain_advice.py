@@ -197,3 +197,9 @@ def test_a_text_column_that_is_declared_otherwise() -> None:
 def test_arrays_need_a_stated_bound() -> None:
     with pytest.raises(ArgumentError, match="row_norm is missing"):
         dp.GLM([0.0, 1.0], np.eye(2))
+
+
+def test_minus_one_below_positive_numbers_is_named_as_a_code() -> None:
+    for ends, named in (((-1, 1), False), ((-1, 5), False), ((-1, 75), True), ((-2, 75), False)):
+        advice = dp.plan("y ~ age", {"age": ends, "y": (0, 1)}, 1.0).advice
+        assert any("the range of age ends at -1. If -1 stands for missing" in one for one in advice) == named

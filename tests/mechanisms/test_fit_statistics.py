@@ -1186,3 +1186,13 @@ def test_by_a_column_declared_as_bool_says_how_to_make_it_a_factor() -> None:
         fit.predictions(by="b")
     fit = dp.ols("y ~ x + b", data, 2.0, domain={**domain, "b": [0, 1]}, seed=1, fitstats_by="b")
     assert fit.predictions(by="b")["b"].tolist() == [0, 1]
+
+
+def test_the_step_that_was_bought_is_named() -> None:
+    random = np.random.default_rng(0)
+    rows = {"x": random.uniform(0, 10, 4000), "y": random.integers(0, 2, 4000)}
+    domain = {"x": (0, 10), "y": (0, 1)}
+    fit = dp.logit("y ~ x", rows, 5.0, domain=domain, fitstats_variables={"x": 5}, seed=1)
+    assert fit.comparisons({"x": 5})["contrast"].tolist() == ["+5"]
+    with pytest.raises(NotReleasedError, match=r"comparisons\({'x': 5}\) has the step that was bought"):
+        fit.comparisons("x")

@@ -225,3 +225,14 @@ def test_wide_ranges_have_intervals_for_the_price() -> None:
         assert np.mean(kept) > 0.95
     assert min(shown) == 1.0
     assert held >= 33
+
+
+def test_a_fit_whose_rows_decide_names_no_number_of_rows_that_keeps_the_range() -> None:
+    """Fits of fewer rows pay more for the interval, so that the number which goes with this price is not theirs."""
+    random = np.random.default_rng(0)
+    rows = {"x": random.normal(50, 5, 20_000), "y": random.uniform(0, 10, 20_000)}
+    for options in ({}, {"n": 20_000.0}):
+        fit = dp.ols("y ~ x", rows, 1.0, domain={"x": (0, 1000), "y": (0, 10)}, inference=True, seed=1, **options)
+        text = " ".join(fit.summary(full=True).as_text().split())
+        assert "of eps buys an interval within the declared range of x" in text
+        assert "the declared range stays" not in text

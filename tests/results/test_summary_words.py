@@ -257,6 +257,12 @@ def test_the_cure_for_a_rare_reference_stands_in_place_of_advice_that_cannot_hel
     assert "region is measured from a level that is too rare" in words(alone)
 
 
+def test_of_a_level_without_an_interval_few_rows_or_none_are_said_to_have_it() -> None:
+    domain = {"x": (0, 10), "y": (0, 100), "region": ["n", "e", "s", "nw"]}
+    fit = dp.ols("y ~ x + region", of_regions(8000), 1.0, domain=domain, seed=1)
+    assert "Not identified at this budget: region[T.nw], which few rows have, or none." in words(fit)
+
+
 def test_a_rare_reference_is_named_where_all_levels_are_identified() -> None:
     random = np.random.default_rng(3)
     n = 15_000
