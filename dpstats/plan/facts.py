@@ -212,6 +212,9 @@ class PlanFacts:
     def budget(self) -> pd.DataFrame:
         """The purchases, one a row, and their total.
 
+        Of a plan whose number of rows decides they are as before any is counted: of errors that cost nothing, if there
+        are such, and without intervals of ranges; a printed plan has those of a line of its table.
+
         Returns
         -------
         DataFrame
