@@ -289,7 +289,7 @@ def rare_levels(
     doubt = CERTAIN_SDS if certain else -CERTAIN_SDS
     estimates, back = inferred.table.estimates, np.asarray(np.linalg.inv(inferred.basis), dtype=np.float64)
     information, variances = back.T @ estimates.information @ back, estimates.matrix.bilinear(back.T, back.T)
-    for factor in design.dummies:
+    for factor in (one for one in design.dummies if one.columns):  # one declared level has none
         columns, weights = list(factor.columns), factor.weights(information)
         noise = variances[columns] / np.array(factor.codes) ** 4
         whole = variances[factor.base] / factor.constant**4

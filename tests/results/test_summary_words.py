@@ -263,6 +263,12 @@ def test_of_a_level_without_an_interval_few_rows_or_none_are_said_to_have_it() -
     assert "Not identified at this budget: region[T.nw], which few rows have, or none." in words(fit)
 
 
+def test_a_factor_of_one_declared_level_is_summarised() -> None:
+    domain = {"x": (0, 10), "y": (0, 100), "region": ["n"]}
+    rows = of_regions(8000).assign(region="n")
+    assert "Intercept" in words(dp.ols("y ~ x + region", rows, 1.0, domain=domain, inference=True, seed=1))
+
+
 def test_a_rare_reference_is_named_where_all_levels_are_identified() -> None:
     random = np.random.default_rng(3)
     n = 15_000
