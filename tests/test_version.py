@@ -6,14 +6,23 @@ import ast
 import importlib.metadata
 from pathlib import Path
 
+import pytest
+
 import dpstats
 from dpstats._version import __version__
+from dpstats.cli import main
 
 ROOT = Path(__file__).resolve().parents[1]
 
 
 def test_package_and_distribution_agree() -> None:
     assert dpstats.__version__ == __version__ == importlib.metadata.version("dpstats")
+
+
+def test_the_shell_prints_it(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match=r"^0$"):
+        main(["--version"])
+    assert capsys.readouterr().out == f"dpstats {__version__}\n"
 
 
 def test_it_can_be_read_without_importing_the_package() -> None:

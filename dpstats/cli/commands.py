@@ -16,7 +16,7 @@ from typing import Any, cast
 import numpy as np
 import pandas as pd
 
-from dpstats.cli.models import plan_facts
+from dpstats.cli.models import fit_facts
 from dpstats.cli.shared import (
     ADJACENCIES,
     NAMED,
@@ -64,10 +64,10 @@ def add_evaluate(commands: Commands) -> None:
 
 
 def _evaluate(options: argparse.Namespace) -> None:
-    fit = GLMResults.load(options.fit)
+    fit = _loaded_fit(options.fit, "fit")
     arguments = {name: getattr(options, name) for name in ("delta", "adjacency", "unit", "metrics")}
     if options.against is not None:
-        arguments["against"] = GLMResults.load(options.against)
+        arguments["against"] = _loaded_fit(options.against, "--against")
     with payment(options) as ledger, new_file(options.output):
         found = evaluate(fit, options.data, options.eps, ledger=ledger, **arguments)
     deliver(found, lambda: _evaluation_text(found, options), options.output)
@@ -157,16 +157,14 @@ def add_show(commands: Commands) -> None:
 
 
 def _show(options: argparse.Namespace) -> None:
-    found = _loaded(options.file)
+    found = _loaded(options.file, "file")
     of_fits = [name for name in ("full", "uncertainty", "exponentiate") if getattr(options, name)]
     if of_fits and not isinstance(found, GLMResults) and (options.format != "json" or options.exponentiate):
         raise ArgumentError(f"--{of_fits[-1]} is for a fit")
     if options.format == "json":
         facts = found.to_dict()
         if isinstance(found, GLMResults):
-            tidy = found.tidy(exponentiate=options.exponentiate)
-            notes = [tidy.attrs["note"]] if tidy.attrs.get("note") else []
-            facts = {**plan_facts(found.plan), "coefficients": records(tidy), "notes": notes}
+            facts = fit_facts(found, exponentiate=options.exponentiate)
         print(as_json(facts), end="")
         return
     if isinstance(found, GLMResults) and (apart := [name for name in of_fits if name != "full"]):
@@ -202,7 +200,7 @@ def add_predict(commands: Commands) -> None:
 
 
 def _predict(options: argparse.Namespace) -> None:
-    fit, table = GLMResults.load(options.fit), as_table(options.data)
+    fit, table = _loaded_fit(options.fit, "fit"), as_table(options.data)
     design, beside = fit.predicting_design, {"offset": options.offset, "exposure": options.exposure}
     if not isinstance(design, DesignSpec):
         raise ArgumentError(f"fit: {options.fit} is a fit of arrays, whose columns have no names; predict in Python")
@@ -256,16 +254,25 @@ def _cells(table: Table, name: str) -> list[object]:
     return [cell.decode() if isinstance(cell, bytes) else cell for cell in cells]
 
 
-def _loaded(path: Path) -> GLMResults | Check | Evaluation:
-    """The released values in a file, by the kind that it says it is."""
+def _loaded(path: Path, what: str) -> GLMResults | Check | Evaluation:
+    """The released values in a file, by the kind that it says it is; errors call the argument `what`."""
     try:
         facts = json.loads(path.read_text(encoding="utf-8"))
         kind = facts.get("kind", "GLMResults") if isinstance(facts, dict) else ""
     except FileNotFoundError as error:
-        raise DataError(f"file: there is no file {str(path)!r}") from error
+        raise DataError(f"{what}: there is no file {str(path)!r}") from error
     except (OSError, UnicodeError, ValueError) as error:
-        raise DataError(f"file: {path} does not hold released values; check the path") from error
+        raise DataError(f"{what}: {path} does not hold released values; check the path") from error
     for found in (GLMResults, Check, Evaluation):
         if kind == found.__name__:
             return found.load(path)
-    raise DataError(f"file: {path} is not a fit, check or evaluation written by --output")
+    raise DataError(f"{what}: {path} is not a fit, check or evaluation written by --output")
+
+
+def _loaded_fit(path: Path, what: str) -> GLMResults:
+    """The fit in a file; DataError if it holds something else."""
+    found = _loaded(path, what)
+    if isinstance(found, GLMResults):
+        return found
+    kind = {Check: "a check", Evaluation: "an evaluation"}[type(found)]
+    raise DataError(f"{what}: {path} holds {kind}, not a fit; pass a file written by fit --output")

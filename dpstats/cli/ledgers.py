@@ -100,8 +100,13 @@ def _quota(options: argparse.Namespace) -> None:
 
 def _domain(options: argparse.Namespace) -> None:
     with Ledger.open(options.path) as ledger:
+        before = len(ledger.entries())
         ledger.set_domain(read_domain(options.domain))
-        print(ledger.report())
+        entry = ledger.entries().iloc[-1] if len(ledger.entries()) > before else None
+        told = (
+            "The ledger has this Domain already" if entry is None else "; ".join(filter(None, entry[["label", "note"]]))
+        )
+        print(f"{told}. What was spent stays spent.")
 
 
 def _html(options: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
+from dpstats._version import __version__
 from dpstats.api import logit
 from dpstats.arguments import near_miss
 from dpstats.cli import commands as releases
@@ -105,6 +106,7 @@ def _parser() -> argparse.ArgumentParser:
         "the fit stopped, failed or could not be written as asked: the error says what was charged and which file has "
         "the release.",
     )
+    parser.add_argument("--version", action="version", version=f"dpstats {__version__}")
     commands = parser.add_subparsers(required=True, metavar="command")
     models.add_commands(commands)
     releases.add_data_commands(commands)

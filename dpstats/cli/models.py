@@ -29,7 +29,7 @@ from dpstats.cli.shared import (
     payment,
     records,
 )
-from dpstats.errors import ArgumentError
+from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.families import get_family
 from dpstats.formula.syntax import absorbed_factor
 from dpstats.ledger import Ledger
@@ -253,7 +253,7 @@ def _without_public_rows(counts: RowCounts | None) -> RowCounts | None:
 def _text(found: GLMResults, options: argparse.Namespace) -> str:
     """What is printed."""
     if options.json:
-        return as_json({**plan_facts(found.plan), "coefficients": records(found.tidy())})
+        return as_json(fit_facts(found))
     kept = "FILE" if options.output is None else options.output
     more = f"python -m dpstats show {kept} --full" + (", if --output keeps one" if options.output is None else "")
     return f"{summarize(found, full=options.full, details=more)}\n"
@@ -317,3 +317,21 @@ def plan_facts(found: Plan) -> dict[str, Any]:
         "noise_sd": found.noise_sd.to_dict(),
         "budget": records(found.budget),
     }
+
+
+def fit_facts(found: GLMResults, *, exponentiate: bool = False) -> dict[str, Any]:
+    """What was released of a fit, for JSON: all that its summary tells, with numbers of rows as `glance` has them."""
+    tidy, glance = found.tidy(exponentiate=exponentiate), found.glance().iloc[0]
+    counted = {}
+    for name, key in (("nobs", "rows"), ("rows_counted", "rows_counted"), ("persons_counted", "persons")):
+        if name in glance or name == "nobs":
+            known = glance[name] is not pd.NA
+            counted[key] = glance[name] if known else None
+            counted[f"{key}_se"] = glance.get(f"{name}_std_error", 0.0) if known else None
+    notes = dict.fromkeys([*faults_line(found.plan), *found.notes, *filter(None, [tidy.attrs.get("note")])])
+    try:
+        figures = records(found.fitstats.rename_axis("figure"))
+    except NotReleasedError:
+        figures = []
+    facts = {**plan_facts(found.plan), **counted, "coefficients": records(tidy), "fitstats": figures}
+    return {**facts, "notes": list(notes)}

@@ -52,6 +52,8 @@ def codebook_text(path: str | Path, what: str) -> str:
         return io.StringIO(str(path).removeprefix("\ufeff"), newline=None).read()  # line breaks as in a file of text
     try:
         return Path(path).read_text(encoding="utf-8-sig")
+    except FileNotFoundError as error:
+        raise DomainError(f"{what}: there is no file {safe_repr(str(path))}; check the path") from error
     except (OSError, UnicodeError, TypeError, ValueError) as error:
         given = safe_repr(str(path) if isinstance(path, Path) else path)
         raise DomainError(f"{what}: {given} cannot be read as text; check the path") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
@@ -70,6 +71,10 @@ PER_UNIT = "The guarantee is per {unit}, as that of the model: one row of each {
 SHRUNKEN = 1.05  # predictions are shrunken if unbiased coefficients are so many times as large as the released ones
 NOISY_SHARE, LARGE_NOISE = 3.0, 0.05
 """The noise of a share explained is named if it is so many times the sampling error, and so large in itself."""
+
+MANY_ROWS = 100.0
+"""Standard deviations of its noise above which a number of rows is so large that noise hides no variation of a response
+but a slight one."""
 
 CLEARLY_LEFT_OUT = 3.0
 """Standard deviations of its noise above which a number of rows left out is named: noise alone in .0072 of calls."""
@@ -400,7 +405,7 @@ def left_out_note(found: Evaluation, design: PublicDesign, *, weighted: bool) ->
 
 
 def noisy_share_note(found: Evaluation, fit: GLMResults) -> list[str]:
-    """That noise is most of the error of R2, or of the share of the deviance explained, and what the fit itself has."""
+    """Why R2, or the share of the deviance explained, is unknown or uncertain, and what the fit itself has."""
     names = {"r2": "r_squared", PRINTED_NAMES["deviance"]: "deviance_explained"}
     name = next((name for name in names if name in found.metrics.index), None)
     if name is None or FEW_ROWS_NOTE in found.notes or any(note.startswith(WIDE_RANGE) for note in found.notes):
@@ -411,6 +416,8 @@ def noisy_share_note(found: Evaluation, fit: GLMResults) -> list[str]:
     narrower = "" if fit.plan.family.response == "binary" else "a narrower declared range of the response or "
     figure = "R2" if name == "r2" else f"the {name}"
     note = f"Most of the uncertainty of {figure} is privacy noise: {narrower}more eps helps."
+    if math.isnan(noise) and found.rows > MANY_ROWS * found.rows_se:  # which noise could not hide
+        note = f"The response hardly varies in these rows: {figure} is unknown. Is the response coded as in the Domain?"
     if fit.has_errors and names[name] in fit.fitstats.index:
         value, error = fit.fitstats["value"][names[name]], fit.fitstats["std_error"][names[name]]
         if not error >= noise:

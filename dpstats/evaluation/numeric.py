@@ -261,10 +261,10 @@ class NumericModel:
         if ends != (block.grid.ends[0], block.grid.ends[-1]):
             near, wide = (f"({max(low, 0.0) if self.count else low:.4g}, {high:.4g})" for low, high in (ends, far))
             doubt = doubt_text(wide) if ends != far else ""
-            metric = PRINTED_NAMES["deviance"] if self.count else "r2"
+            metric = f"the {PRINTED_NAMES['deviance']}" if self.count else "r2"
             tables.notes.append(
-                f"{NULL_MODEL} behind {metric} (one mean for all rows) is computed from responses clipped to {near}."
-                f"{doubt}"
+                f"{NULL_MODEL} of {metric} predicts one mean for all rows. Its errors are those of responses clipped "
+                f"to {near}.{doubt}"
             )
         spread, by_spread, off, _ = self._spread(block, *ends)
         further, _, _, unseen = self._spread(block, *far)
@@ -456,7 +456,9 @@ def _rows_beyond(block: ReleasedHistogram, end: float) -> str:
 
 def doubt_text(far: str) -> str:
     """What a note adds if it is in doubt where a tail begins."""
-    return f" Whether rows or noise lie from there to {far} is uncertain; the intervals allow for both."
+    return (
+        f" It is uncertain whether any rows lie beyond that, up to {far}, or noise alone: the intervals allow for both."
+    )
 
 
 class Tail(NamedTuple):

@@ -186,9 +186,9 @@ class Ledger(Spender):
     def set_domain(self, domain: Domain | Mapping[str, Any]) -> None:
         """Correct the Domain of the data set, from now on, by an entry that costs nothing; what was spent stays spent.
 
-        Calls that are charged later must declare their columns as the new Domain does. A saved plan that declares a
-        column in another way is refused, and so is the evaluation of such a model, unless the fit bought the range of
-        this column. Streams that have started go on. Without a change nothing is entered.
+        Calls that are charged later must declare the columns that they use as the new Domain does. A saved plan that
+        declares one of its columns in another way is refused, and so is the evaluation of such a model, unless the fit
+        bought the range of this column. Streams that have started go on. Without a change nothing is entered.
 
         Parameters
         ----------

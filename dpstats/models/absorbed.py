@@ -181,7 +181,8 @@ class AbsorbedModel(Printed):
         residual_sd : float, optional
             Of the residuals, in units of the response; 0.07 of its range by default.
         within_sd : dict, optional
-            By column the standard deviation within groups of a number; a sixth of its range by default, .35 of 0 and 1.
+            By coefficient the standard deviation within groups, of a number (a sixth of its range by default, .35 of 0
+            and 1) or of the column of 0 and 1 of a level (by default as if all levels were equally frequent).
 
         Returns
         -------
@@ -216,11 +217,10 @@ class AbsorbedModel(Printed):
         units, spread = design.scale[plan.part.positions], np.sqrt(np.diag(covariance))
         factor = np.where(np.isin(plan.part.positions, design.packing.numbers), np.sqrt(12) * TYPICAL, 1.0)
         ranges = {name: one for name in self.names if isinstance(one := design.domain.get(name), Range)}
-        numeric = [self.names[at] for at in np.flatnonzero(np.isin(plan.part.positions, design.packing.numbers))]
         for name, sd in (within_sd or {}).items():
-            if name not in numeric:
-                known = f"the numeric ones are {', '.join(map(repr, numeric))}"
-                raise ArgumentError(f"within_sd: {safe_repr(name)} must be the name of a numeric coefficient; {known}")
+            if name not in self.names:
+                known = ", ".join(map(repr, self.names))
+                raise ArgumentError(f"within_sd: {safe_repr(name)} must be the name of a coefficient, one of {known}")
             if not is_number(sd) or sd <= 0:
                 raise ArgumentError(f"within_sd: {name!r} must have a positive number, got {safe_repr(sd)}")
         usual = {
@@ -230,8 +230,9 @@ class AbsorbedModel(Printed):
         for name, sd in {**usual, **(within_sd or {})}.items():
             at = self.names.index(name)
             factor[at] = sd / (spread[at] * units[at])
-        numbers = np.flatnonzero(np.isin(plan.part.positions, design.packing.numbers))
-        supposed = {self.names[at]: float(factor[at] * spread[at] * units[at]) for at in numbers}
+        numbers = {self.names[at] for at in np.flatnonzero(np.isin(plan.part.positions, design.packing.numbers))}
+        deviations = dict(zip(self.names, (factor * spread * units).tolist(), strict=True))
+        supposed = {name: sd for name, sd in deviations.items() if name not in (within_sd or {})}
         each = groups / n if plan.whole else 1.0  # what a row weighs
         information = covariance * np.outer(factor, factor) * ((n - groups) * each)
         score = phi * information * each
@@ -247,32 +248,40 @@ class AbsorbedModel(Printed):
         table = NotedFrame(pd.DataFrame({"std_error": total, "sampling": sampling}, index=list(self.names)))
         table.attrs["note"] = self._assumption(
             None if residual_sd is not None else residual,
-            {name: sd for name, sd in supposed.items() if name not in (within_sd or {})},
-            [name for name in supposed if name in ranges and name not in (within_sd or {})],
+            {name: sd for name, sd in supposed.items() if name in numbers},
+            {name: sd for name, sd in supposed.items() if name not in numbers},
+            [name for name in supposed if name in ranges],
             n / groups,
         )
         return table
 
     def _assumption(
-        self, residual: float | None, spread: Mapping[str, float], described: Sequence[str], rows: float
+        self,
+        residual: float | None,
+        spread: Mapping[str, float],
+        levels: Mapping[str, float],
+        described: Sequence[str],
+        rows: float,
     ) -> str:
-        """What a forecast supposes of `rows` a group, residuals and numbers not described, and how to describe them."""
+        """What a forecast supposes of `rows` a group, residuals, numbers and levels, and how to describe them."""
         # Single rows count alike in groups of any size.
         parts = [f"every {self.plan.absorbed} has {figure(rows)} rows"] if self.plan.whole else []
         parts += [] if residual is None else [f"residuals have a standard deviation of {figure(residual)}"]
         typed = [] if residual is None else [f"residual_sd={figure(residual)}"]
+        if levels:
+            parts.append(f"the levels of a factor are equally frequent within every {self.plan.absorbed}")
         if spread:
             deviations = joined([f"{figure(sd)} ({name})" for name, sd in spread.items()])
             parts.append(f"numbers vary within {self.plan.absorbed} with a standard deviation of {deviations}")
-        if described:
-            cells = ", ".join(f"{name!r}: {figure(spread[name])}" for name in described)
-            typed.append(f"within_sd={{{cells}}}")
-        known = f" If you know better, type {joined(typed)}." if typed else ""
+        # One level shows how the others are written.
+        if known := {**{name: spread[name] for name in described}, **dict(list(levels.items())[:1])}:
+            typed.append(f"within_sd={{{', '.join(f'{name!r}: {figure(sd)}' for name, sd in known.items())}}}")
+        advice = f" If you know better, type {joined(typed)}." if typed else ""
         uneven = (
             f" Count no {self.plan.absorbed} of one row, which adds nothing. Uneven numbers of rows give larger "
             "errors: by 6 to 11 % if 2 to 10 are equally frequent."
         )
-        return f"This assumes that {joined(parts)}.{uneven * self.plan.whole}{known}" if parts else ""
+        return f"This assumes that {joined(parts)}.{uneven * self.plan.whole}{advice}" if parts else ""
 
     def by_rows(self, *_: Any) -> NoReturn:
         """What other plans choose by the number of rows; here it is the same for all numbers.

@@ -375,6 +375,11 @@ def rows_of_nobody(formula: str | None, unit: str) -> str:
     )
 
 
+def uncounted(unit: str) -> str:
+    """That in a few words."""
+    return f"Rows without a value of {unit} are left out uncounted."
+
+
 class RowCount(NamedTuple):
     """A number of rows with the standard deviation of its noise; it prints as tables show it."""
 

@@ -200,6 +200,10 @@ def _table(evaluation: Any, metric: str, columns: list[str]) -> pd.DataFrame:
     """The rows of a table of which something can be said; ArgumentError if there are none."""
     check_subject("evaluation", evaluation, "calibration", EVALUATION)
     table = getattr(evaluation, metric)
+    if evaluation.against is not None:
+        raise ArgumentError(
+            "a comparison of two models has no plot; evaluate each model alone, and plot the evaluations"
+        )
     if table is None:
         known = [name for name in PICTURES if getattr(evaluation, name) is not None]
         drawn = f"it has {joined(known)}, which can be drawn" if known else "it has nothing that can be drawn"

@@ -39,7 +39,7 @@ from dpstats.plan.notes import (
     weak_guarantee_note,
 )
 from dpstats.plan.plan import Plan, interval_cap
-from dpstats.plan.row_counts import about_rows
+from dpstats.plan.row_counts import about_rows, rows_of_nobody, uncounted
 from dpstats.plan.tables import (
     RISK_LEVEL,
     auxiliary_facts,
@@ -125,6 +125,8 @@ def summarize(
         # What is the same in every table stands there if there is room, and is no reason to look for more.
         words = wording_notes(results)
         notes = [note for note in [*essential_notes(results), *notes] if note not in words]
+        if (unit := plan.guarantee.unit) is not None:  # in full, and by a check
+            notes = [note.replace(rows_of_nobody(plan.formula, unit), uncounted(unit)) for note in notes]
         if (unnamed := faults_line(plan)) and isinstance(plan.design, DesignSpec):  # why rows may be lost stands there
             left_out = dropped_note(plan.design.domain)
             notes.sort(key=lambda note: note.rstrip(".") not in left_out)

@@ -87,7 +87,7 @@ def test_the_installed_command_is_main_and_goes_by_its_name(
     with pytest.raises(SystemExit) as ended:
         command.load()()
     assert ended.value.code == 0
-    assert "usage: dpstats [-h] command" in capsys.readouterr().out
+    assert "usage: dpstats [-h] [--version] command" in capsys.readouterr().out
 
 
 def test_show_as_json(path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -110,6 +110,54 @@ def test_json_is_whole_and_standard(folder: Path, capfd: pytest.CaptureFixture[s
     assert "run it once for each model" in " ".join(capfd.readouterr().err.split())
 
 
+def test_json_of_a_fit_tells_what_its_summary_tells(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The notes, such as on a code for missing in a column, the figures of the fit, and what was counted."""
+    rng = np.random.default_rng(5)
+    x = rng.uniform(0, 80, 8000).round()
+    y = np.clip(10 + 0.1 * x + rng.normal(0, 3, x.size), 0, 40)
+    x[:200] = 999
+    pd.DataFrame({"x": x, "y": y, "person": np.arange(x.size) // 2}).to_csv("codes.csv", index=False)
+    Path("codes.yaml").write_text("x: {range: [0, 100]}\ny: {range: [0, 40]}\n")
+    words = ["fit", "y ~ x", "codes.csv", "--domain", "codes.yaml", "--eps", "4", "--set", "seed=1"]
+    fit = printed(capfd, [*words, "--output", "fit.json"])
+    saved = dp.GLMResults.load("fit.json")
+    assert "such as 999" in " ".join(fit["notes"])
+    summary = " ".join(str(saved.summary(full=True)).split())
+    assert all(note.split(" --")[0][:60] in summary for note in fit["notes"])
+    assert (fit["rows"], fit["rows_se"]) == (saved.glance()["nobs"][0], saved.glance()["nobs_std_error"][0])
+    assert {row["figure"]: row["value"] for row in fit["fitstats"]} == saved.fitstats["value"].to_dict()
+    shown = printed(capfd, ["show", "fit.json"])
+    assert shown == fit
+    persons = printed(capfd, [*words, "--unit", "person"])
+    assert (persons["rows"], persons["rows_se"]) == (None, None)
+    assert persons["persons"] == pytest.approx(4000, abs=6 * persons["persons_se"])
+    assert printed(capfd, [*words, "--inference", "no"])["fitstats"] == []
+
+
+def test_a_file_that_holds_no_fit_is_named_by_what_it_holds(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    rows = {"x": np.linspace(0, 1, 500), "y": np.linspace(0, 1, 500)}
+    fit = dp.ols("y ~ x", rows, 1.0, domain={"x": (0, 1), "y": (0, 1)}, seed=1)
+    fit.save("fit.json")
+    dp.evaluate(fit, rows, 1.0, seed=1).save("score.json")
+    dp.check("y ~ x", rows, {"x": (0, 1), "y": (0, 1)}, 1.0, seed=1).save("check.json")
+    capfd.readouterr()
+    for arguments, words in (
+        (
+            ["predict", "score.json", "rows.csv"],
+            "fit: score.json holds an evaluation, not a fit; pass a file written by",
+        ),
+        (["evaluate", "check.json", "rows.csv", "--eps", "1"], "fit: check.json holds a check, not a fit"),
+        (
+            ["evaluate", "fit.json", "rows.csv", "--eps", "1", "--against", "score.json"],
+            "--against: score.json holds an",
+        ),
+        (["predict", "none.json", "rows.csv"], "fit: there is no file 'none.json'"),
+        (["plan", "y ~ x", "--eps", "1", "--domain", "none.yaml"], "--domain: there is no file 'none.yaml'"),
+    ):
+        assert main(arguments) == 1
+        assert words in capfd.readouterr().err
+
+
 def test_predictions_are_those_of_the_saved_fit(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """With intervals where there are errors; what a call of Python warns of is a note."""
     Path("new.csv").write_text("age,sex\n30,M\n95,M\n30,Unknown\n")
@@ -247,11 +295,11 @@ ENDS: list[tuple[list[str], int, str]] = [
     ([*FIT, "rows.csv", *LOGIT, "--set", "screen"], 1, "NAME=VALUE"),
     ([*FIT, "rows.csv", *LOGIT, "--set", "eps=3"], 1, "--eps"),
     ([*FIT, "rows.csv", *LOGIT, "--set", "scren=3"], 1, "screen"),
-    ([*FIT, "rows.csv", *LOGIT, "--domain", "none.yaml"], 1, "cannot be read"),
+    ([*FIT, "rows.csv", *LOGIT, "--domain", "none.yaml"], 1, "there is no file 'none.yaml'"),
     ([*FIT, "rows.csv", *LOGIT, "--output", "rows.csv"], 1, "choose a new file"),
     ([*FIT, "rows.csv", *LOGIT, "--output", "nowhere/fit.json"], 1, "cannot be written"),
     ([*FIT, "rows.csv", *LOGIT, "--set", "realization=augmented"], 5, "not certified"),
-    (["evaluate", "rows.csv", "rows.csv", "--eps", "1"], 1, "GLMResults.save"),
+    (["evaluate", "rows.csv", "rows.csv", "--eps", "1"], 1, "fit: rows.csv does not hold released values"),
 ]
 
 
@@ -287,9 +335,12 @@ def test_a_wrong_domain_of_a_ledger_is_corrected(folder: Path, capfd: pytest.Cap
     capfd.readouterr()
     assert main(fit) == 6
     assert "correct the Domain (dpstats ledger domain LEDGER --domain FILE), or pass" in capfd.readouterr().err
+    capfd.readouterr()
     assert main(["ledger", "domain", "s.ledger", "--domain", "adult.yaml"]) == 0
-    shown = capfd.readouterr().out
-    assert "Domain corrected; sex: {'levels': ['f', 'm']} before" in " ".join(shown.split())
+    (line,) = capfd.readouterr().out.splitlines()
+    assert line.startswith("Domain corrected; sex: {'levels': ['f', 'm']} before, {'levels': ['F', 'M']} from now on.")
+    assert main(["ledger", "domain", "s.ledger", "--domain", "adult.yaml"]) == 0
+    assert capfd.readouterr().out == "The ledger has this Domain already. What was spent stays spent.\n"
     assert main(fit) == 0
     with dp.Ledger.open("s.ledger") as ledger:
         assert ledger.remaining.eps == pytest.approx(1.97)

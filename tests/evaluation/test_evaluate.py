@@ -603,7 +603,7 @@ def test_noise_that_passes_for_rows_far_out_is_not_a_confident_figure(family: st
     for name, row in found.metrics.iterrows():
         assert row["low"] <= exact[str(name)] <= row["high"], name
         assert row["estimate"] == pytest.approx(exact[str(name)], abs=0.06), name
-    assert any("rows or noise" in note for note in found.notes)
+    assert any("uncertain whether any rows lie beyond" in note for note in found.notes)
 
 
 @pytest.mark.parametrize("cells", [1, 2, 3, 5, 8, 16, 32])
@@ -746,6 +746,21 @@ def test_an_r2_that_is_mostly_noise_is_said_to_be() -> None:
     assert "fitted to is" not in text
 
 
+def test_a_share_of_a_response_that_hardly_varies_is_not_blamed_on_noise() -> None:
+    """As of a recoded one, whose usable responses are all 1; with few rows for the budget noise may hide the rest."""
+    rng = np.random.default_rng(3)
+    x = rng.uniform(0, 1, 4000)
+    data = pd.DataFrame({"x": x, "ill": (rng.random(4000) < x).astype(int)})
+    fit = dp.logit("ill ~ x", data, 5.0, domain={"x": (0, 1), "ill": [0, 1]}, seed=1)
+    recoded = data.assign(ill=data["ill"] + 1)
+    for rows, eps, told in ((recoded, 50.0, True), (recoded.head(60), 0.5, False)):
+        found = dp.evaluate(fit, rows, eps, metrics=["deviance"], seed=1)
+        assert found.metrics["estimate"].isna().all()
+        text = " ".join(str(found).split())
+        assert ("The response hardly varies in these rows: the deviance explained is unknown." in text) == told
+        assert "privacy noise:" not in text or not told
+
+
 def test_noise_that_leaves_a_precise_r2_is_not_named() -> None:
     """It is most of the error of many rows, and small beside the figure."""
     rng = np.random.default_rng(4)
@@ -862,9 +877,11 @@ def test_a_note_says_which_metric_compares_with_a_null_model_of_clipped_response
     x = random.uniform(0, 1, 8_000)
     data = {"x": x, "y": 3 * x + random.normal(0, 1, 8_000), "k": random.poisson(np.exp(x))}
     domain = {"x": (0, 1), "y": (-20, 20), "k": (0, 60)}
-    for model, response, metric in ((dp.ols, "y", "r2"), (dp.poisson, "k", "deviance explained")):
+    for model, response, metric in ((dp.ols, "y", "r2"), (dp.poisson, "k", "the deviance explained")):
         fit = model(f"{response} ~ x", data, 2.0, domain=domain, seed=1)
-        told = f"The null model behind {metric} (one mean for all rows) is computed from responses clipped to ("
+        told = (
+            f"The null model of {metric} predicts one mean for all rows. Its errors are those of responses clipped to ("
+        )
         found = dp.evaluate(fit, data, 0.5, seed=1)
         assert told in " ".join(str(found.summary(full=True)).split())
-        assert metric in found.metrics.index
+        assert metric.removeprefix("the ") in found.metrics.index

@@ -300,14 +300,20 @@ def test_a_check_of_an_absorbed_factor_is_of_the_other_columns_and_of_its_missin
     assert [fault.kind for fault in logistic.faults if fault.ungrouped] == ["missing"]
 
 
-def test_a_forecast_takes_the_spread_of_any_numeric_coefficient() -> None:
-    plan = dp.plan("y ~ x + I(z**2) | firm", DOMAIN, 1.0)
+def test_a_forecast_takes_the_spread_of_any_coefficient() -> None:
+    plan = dp.plan("y ~ x + I(z**2) + C(year) | firm", DOMAIN, 1.0)
     narrow, wide = (plan.standard_errors(20_000, 4000, within_sd={"I(z ** 2)": sd}).std_error for sd in (1.0, 10.0))
     assert narrow["I(z ** 2)"] > 3 * wide["I(z ** 2)"]
-    with pytest.raises(ArgumentError, match=r"the numeric ones are 'x', 'I\(z \*\* 2\)'"):
+    with pytest.raises(ArgumentError, match=r"the name of a coefficient, one of .*'x', 'I\(z \*\* 2\)'"):
         plan.standard_errors(20_000, 4000, within_sd={"z": 1.0})
     with pytest.raises(ArgumentError, match="'x' must have a positive number, got -1"):
         plan.standard_errors(20_000, 4000, within_sd={"x": -1})
+    level = next(name for name in plan.names if name.startswith("C(year)"))
+    rare, usual = (plan.standard_errors(20_000, 4000, within_sd=sd) for sd in ({level: 0.1}, None))
+    assert rare.std_error[level] > 2 * usual.std_error[level]
+    assert rare.std_error["x"] == pytest.approx(usual.std_error["x"], rel=0.05)
+    assert "the levels of a factor are equally frequent within every firm" in usual.attrs["note"]
+    assert f"{level!r}: 0.4" in usual.attrs["note"]
 
 
 def test_what_a_forecast_assumes_is_printed_until_it_is_described() -> None:
@@ -315,18 +321,21 @@ def test_what_a_forecast_assumes_is_printed_until_it_is_described() -> None:
     usual = plan.standard_errors(20_000, 4000)
     words = " ".join(repr(usual).split())
     assert (
-        "every firm has 5 rows, residuals have a standard deviation of 0.84 and numbers vary within firm with" in words
+        "every firm has 5 rows, residuals have a standard deviation of 0.84, the levels of a factor are equally "
+        "frequent within every firm and numbers vary within firm with" in words
     )
-    assert "type residual_sd=0.84 and within_sd={'x': 1, 'z': 1.67}" in words
+    assert "type residual_sd=0.84 and within_sd={'x': 1, 'z': 1.67, 'C(year)" in words
     known = plan.standard_errors(20_000, 4000, residual_sd=0.84, within_sd={"x": 1.0, "z": 10 / 6})
     assert known.to_numpy() == pytest.approx(usual.to_numpy())
-    words = " ".join(repr(known).split())
+    levels = {name: 0.4 for name in plan.names if name.startswith("C(year)")}
+    within = {"x": 1.0, "z": 10 / 6, **levels}
+    words = " ".join(repr(plan.standard_errors(20_000, 4000, residual_sd=0.84, within_sd=within)).split())
     assert "This assumes that every firm has 5 rows. Count no firm of one row" in words
     assert "residuals" not in words
     rows = dp.plan("y ~ x + z + C(year) | firm", DOMAIN, 1.0)
-    described = rows.standard_errors(20_000, 4000, residual_sd=0.84, within_sd={"x": 1.0, "z": 10 / 6})
+    described = rows.standard_errors(20_000, 4000, residual_sd=0.84, within_sd=within)
     assert "assumes" not in repr(described), "single rows count alike in groups of any size"
-    assert "vary" not in repr(plan.standard_errors(20_000, 4000, within_sd={"x": 1.0, "z": 1.0}))
+    assert "numbers vary" not in repr(plan.standard_errors(20_000, 4000, within_sd={"x": 1.0, "z": 1.0}))
 
 
 @pytest.mark.parametrize(("most", "noise", "sampling"), [(4, 1.04, 1.04), (10, 1.06, 1.11), (20, 1.05, 1.19)])

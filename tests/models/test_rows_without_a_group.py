@@ -210,6 +210,19 @@ def test_counting_rows_of_nobody_for_persons_is_caught(monkeypatch: pytest.Monke
     assert np.abs(one - two).sum() > 400
 
 
+def test_a_short_summary_says_in_few_words_that_rows_of_nobody_are_left_out() -> None:
+    fit = dp.ols("y ~ x", table(400, 0.08), 8.0, domain=DOMAIN, unit="firm", seed=1)
+    short, full = (" ".join(str(fit.summary(full=full)).split()) for full in (False, True))
+    few, many = (
+        "Rows without a value of firm are left out uncounted.",
+        "does not let them be counted. dp.check('y ~ x | firm'",
+    )
+    assert few in short
+    assert many not in short
+    assert many in full
+    assert any(many in note for note in fit.notes)
+
+
 def test_persons_are_told_what_counts_rows_of_nobody(tmp_path: Path) -> None:
     """The call that the words name counts them, for rows, and a ledger for persons does not pay for it."""
     rows = table(400, 0.08)

@@ -45,6 +45,12 @@ def test_the_roc_curve_with_its_area_and_errors(evaluation: dp.Evaluation) -> No
             assert pair == pytest.approx(table.loc[row, name] + 1.959964 * error * np.array([-1, 1]), abs=1e-6)
 
 
+def test_a_comparison_has_no_plot(evaluation: dp.Evaluation) -> None:
+    compared = replace(evaluation, against="binomial, y ~ x", calibration=None, roc=None, residuals=None)
+    with pytest.raises(ArgumentError, match=r"a comparison of two models has no plot; evaluate each model alone"):
+        compared.plot()
+
+
 def test_the_first_picture_there_is(evaluation: dp.Evaluation) -> None:
     assert evaluation.plot().get_title(loc="left").startswith("Calibration")
     left = replace(evaluation, calibration=None)
