@@ -706,7 +706,8 @@ def test_notes_that_have_no_room_are_counted_and_kept() -> None:
     of_this_table = [note for note in notes if "coef is bias-corrected" not in note]
     more = len(of_this_table) - 3
     assert below[-1] == f"{more} more note{'s' * (more > 1)}: fit.notes"
-    assert all(note in " ".join(text.split()) for note in notes[:3])
+    # What becomes of rows of nobody is shortened there.
+    assert all(note.partition("Rows without a value")[0] in " ".join(text.split()) for note in notes[:3])
     assert all(note not in " ".join(text.split()) for note in notes[3:])
     short = dp.ols("x0 ~ x1", data, 5.0, domain=domain)
     assert len(short.notes) <= 3
