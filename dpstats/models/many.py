@@ -12,6 +12,7 @@ from dpstats.data import Memory, Table, as_table
 from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
+from dpstats.formula.expression import Column
 from dpstats.formula.parse import parse
 from dpstats.ledger import LedgerLike
 from dpstats.models.glm import fit_source
@@ -116,7 +117,8 @@ class ManyPlans(Printed):
         random_source(seed)  # refuses what is no seed
         stand_ins = self.domain.with_(dict.fromkeys(self.bought, STAND_IN))
         for plan in self.plans.values():
-            FormulaSource(str(plan.formula), table, stand_ins).plan(plan.request)
+            domain = _counting_from_zero(str(plan.formula), plan.family, stand_ins, self.bought)
+            FormulaSource(str(plan.formula), table, domain).plan(plan.request)
         return Release(
             self.guarantee if seed is None else self.guarantee.uncertified(SEEDED),
             table,
@@ -163,7 +165,8 @@ class ManyPlans(Printed):
         request = replace(plan.request, seed=seed)
 
         def usable_source(usable: Mapping[str, Range]) -> FormulaSource:
-            source = FormulaSource(str(plan.formula), data, self.domain.with_(usable))
+            domain = _counting_from_zero(str(plan.formula), plan.family, self.domain.with_(usable), self.bought)
+            source = FormulaSource(str(plan.formula), data, domain)
             source.plan(request)
             return source
 
@@ -266,7 +269,9 @@ def plan_many(
         if bought and request.options.retrieval == "return":
             returned = argument("retrieval", "return")
             raise ArgumentError(f"{returned} needs every range in the domain; declare {', '.join(bought)}")
-        source = FormulaSource(model["formula"], None, complete)
+        source = FormulaSource(
+            model["formula"], None, _counting_from_zero(model["formula"], _family(model), complete, bought)
+        )
         plans[name] = source.plan(request)
         if bought:
             # The charge is made before the ranges are known: no noise may turn from pure to Gaussian after it.
@@ -296,6 +301,17 @@ def _model_arguments(name: str, model: str | Mapping[str, Any]) -> dict[str, Any
 
 _FIXED = {"eps", "delta", "adjacency", "domain", "ledger", "seed", "data", "unit", "unit_weight", "max_rows"}
 """What all models have in common."""
+
+
+def _counting_from_zero(formula: str, family: Family, domain: Domain, bought: Sequence[str]) -> Domain:
+    """`domain` with a range that begins at 0 or above if it is bought for a count: it may begin below."""
+    response = parse(formula).response.node
+    if family.response != "count" or not isinstance(response, Column) or response.name not in bought:
+        return domain
+    known = domain[response.name]
+    if not isinstance(known, Range) or known.low >= 0:
+        return domain
+    return domain.with_({response.name: replace(known, low=0.0, high=max(known.high, 1.0))})
 
 
 def _family(model: Mapping[str, Any]) -> Family:

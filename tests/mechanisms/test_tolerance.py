@@ -200,7 +200,7 @@ def test_few_declared_rows_cover_no_fewer(method: str, eps: float, curvature: fl
 def test_the_plan_prints_what_the_final_noise_costs() -> None:
     # At 1e10 rows the accuracy of the draws of the noise decides, and the price is plain.
     for rows, least, most in ((1e7, 0.12, 0.13), (1e10, 10.0, 200.0)):
-        plan = dp.plan("y ~ x", {"y": [0, 1], "x": (0, 1)}, 1.0, family="binomial", rows_at_most=rows)
+        plan = dp.plan("y ~ x", {"y": [0, 1], "x": (0, 1)}, 1.0, family="binomial", n=30_000, rows_at_most=rows)
         added = 100 * (np.hypot(1.0, plan.objective.final_share) - 1)
         assert least <= added <= most
         assert f"adds less than {added:.2g} %" in " ".join(plan.summary().as_text().split())
