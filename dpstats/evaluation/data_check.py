@@ -144,7 +144,7 @@ def check(
     parsed = parse(formula)
     facts = column_facts(parsed, clipping_response(parsed, known), kind)
     grouping = None if absorbed == unit else absorbed  # which may be counted: rows of no person may not
-    faults = possible_faults(facts, design, parsed, grouping)
+    faults = possible_faults(facts, design, parsed, grouping, table=table)
     columns = list(dict.fromkeys([*facts, *([] if grouping is None else [grouping])]))
     places = column_histograms(facts)
     noise = choose_noise(STEPS, STEPS**2, privacy.eps, privacy.delta, privacy.adjacency)

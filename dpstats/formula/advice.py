@@ -59,14 +59,7 @@ def _bought(names: Sequence[str], declared: Domain, table: Table | None) -> list
         f"column {name} is not declared, and its range will be bought; the domain declares {found}: did you mean that?"
         for name, found in near.items()
     ]
-    untyped = [
-        name
-        for name in names
-        if name not in near
-        and table is not None
-        and table.count(name) == 1
-        and table.column(name).type_name == "CSV text"
-    ]
+    untyped = [name for name in names if name not in near and reader.is_csv_text(table, name)]
     if untyped:
         more = f" and {len(untyped) - MOST_LISTED} more" if len(untyped) > MOST_LISTED else ""
         listed = ", ".join(untyped[:MOST_LISTED]) + more

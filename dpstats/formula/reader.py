@@ -447,11 +447,12 @@ class Fault(NamedTuple):
     declared: str
     response: bool = False  # whether the model explains the column
     beside: Literal["", "exposure", "offset", "weight"] = ""  # what a column is that has no coefficient
+    bytes_of_text: bool = False  # whether levels of text are compared with bytes of a file, which may not be UTF-8
 
     @property
     def stored(self) -> tuple[object, ...]:
         """As older versions stored it, unless they did not tell what it is: a plan keeps its digest."""
-        return tuple(self)[: 5 if self.beside else 4 if self.response else 3]
+        return tuple(self)[: 6 if self.bytes_of_text else 5 if self.beside else 4 if self.response else 3]
 
     @property
     def loses(self) -> bool:
@@ -553,7 +554,7 @@ class Fault(NamedTuple):
         if self.ungrouped:
             return "missing, so that the row is in no group"
         if self.kind == "missing":
-            return "missing"
+            return "missing, or not UTF-8 text" if self.bytes_of_text else "missing"
         if self.kind == "undeclared" and self.declared.endswith(AS_LEVELS):
             two = self.declared.removesuffix(AS_LEVELS)
             return (
@@ -616,8 +617,18 @@ def _beside(name: str, parsed: Formula) -> Literal["", "exposure", "offset", "we
     return "weight" if name in parsed.weight_columns else "offset" if name in parsed.predicting_columns else ""
 
 
+def is_csv_text(table: Table | None, name: str) -> bool:
+    """Whether a column comes from a text file, by its declared type."""
+    return table is not None and table.count(name) == 1 and table.column(name).type_name == "CSV text"
+
+
 def possible_faults(
-    facts: Facts, design: ReadableDesign | None, parsed: Formula, absorbed: str | None = None
+    facts: Facts,
+    design: ReadableDesign | None,
+    parsed: Formula,
+    absorbed: str | None = None,
+    *,
+    table: Table | None = None,
 ) -> tuple[Fault, ...]:
     """What may be wrong with a row: first what loses it, then what clips it; public. A design has no range open.
 
@@ -628,7 +639,9 @@ def possible_faults(
     faults: list[Fault] = []
     for name, declared in facts.items():
         if isinstance(declared, Levels):
-            faults += [Fault(name, "missing", words[name]), Fault(name, "undeclared", words[name])]
+            texts = is_csv_text(table, name) and any(isinstance(value, str) for value in declared.values)
+            faults.append(Fault(name, "missing", words[name], bytes_of_text=texts))
+            faults.append(Fault(name, "undeclared", words[name]))
         else:
             faults.append(Fault(name, "lost", words[name]))
     if absorbed is not None:

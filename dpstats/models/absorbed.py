@@ -395,7 +395,8 @@ def _planned_counts(
         raise ArgumentError(
             f"check_share: groups are not counted under {argument('adjacency', 'replace_one')}; leave it out"
         )
-    faults = possible_faults(_facts(design), design, design.parsed, None if persons else absorbed)
+    counted = None if persons else absorbed
+    faults = possible_faults(_facts(design), design, design.parsed, counted, table=table)
     return replace(RowCounts.planned(privacy.eps, share, privacy.adjacency, faults), persons=persons)
 
 

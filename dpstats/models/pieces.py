@@ -63,7 +63,7 @@ class PieceSource:
 
     def plan(self, request: Request, *, alone: bool = True) -> Plan:
         """The plan, from public facts alone."""
-        counts = plan_counts(request, self.pieces.records, self.pieces.clipping, alone=alone)
+        counts = plan_counts(request, self.pieces.records, self.pieces.clipping, self.data, alone=alone)
         return make_plan(request, self.pieces.design, self.family, formula=self.formula, counts=counts)
 
     def complete(self, plan: Plan, data: Table, random: RandomSource) -> Completed:

@@ -346,7 +346,7 @@ class FormulaSource:
         if open_ranges:  # here all of the Domain is known, which names a column that is misspelt
             share = range_eps(request, (*open_ranges, *trimmed)) / (len(open_ranges) + len(trimmed))
             check_range_eps(share, open_ranges, request.adjacency, request.options.rows_at_least, self.domain)
-        counts = plan_counts(request, design, open_ranges, alone=alone)
+        counts = plan_counts(request, design, open_ranges, self.data, alone=alone)
         plan = plan_model(request, design, bought=(*open_ranges, *trimmed), trimmed=trimmed, counts=counts)
         plan = settle_law(plan)
         if (rows := request.options.n) is not None:
@@ -456,10 +456,13 @@ def model_formula(formula: str, family: str | Family, **row_terms: Unpack[RowKey
     return add_terms(formula, **row_terms)
 
 
-def plan_counts(request: Request, design: DesignSpec, open_ranges: Sequence[str], *, alone: bool) -> RowCounts | None:
+def plan_counts(
+    request: Request, design: DesignSpec, open_ranges: Sequence[str], table: Table | None, *, alone: bool
+) -> RowCounts | None:
     """What counts the rows before all else: where it is offered, unless the call says otherwise.
 
-    The design has stand-ins for `open_ranges`; a fit that is not made `alone` is one of several that go together.
+    The design has stand-ins for `open_ranges`; a fit that is not made `alone` is one of several that go together. Of
+    `table` only the types of the columns are looked at.
     """
     share = request.options.check_share
     obstacle = counts_obstacle(request, alone=alone)
@@ -471,7 +474,7 @@ def plan_counts(request: Request, design: DesignSpec, open_ranges: Sequence[str]
     if obstacle is not None:
         raise ArgumentError(f"check_share {obstacle}")
     facts = known_facts(design, open_ranges, request.family)
-    faults = possible_faults(facts, None if open_ranges else design, design.parsed)
+    faults = possible_faults(facts, None if open_ranges else design, design.parsed, table=table)
     persons = request.options.unit is not None
     # Of persons it is followed by whether errors are bought, and by nothing that is bought for errors insisted on.
     open_errors = request.options.inference == "auto" and design.score_ratio == 1.0

@@ -39,6 +39,7 @@ from dpstats.summaries import wrap_notes
 MOST_TICKS = 10**6
 DEFAULT_RATIO = 1.6
 DELTA_SHARE = 0.5  # Share of delta for the fits themselves; the rest is for their composition
+LEAST_GAIN = 1.01  # Fits without a delta of their own are given one only if each may then spend 1 % more eps
 
 
 @dataclass(frozen=True)
@@ -124,7 +125,8 @@ def share(
     """The most that each of `fits` equal fits may spend, and the guarantee of all together, at most (eps, delta).
 
     With delta = 0 equal shares of eps. Else the greatest eps, to a thousandth, at which privacy loss distributions of
-    the fits' own guarantees compose to (eps, delta); the printed sum is never used.
+    the fits' own guarantees compose to (eps, delta); the printed sum is never used. If the fits need no delta and this
+    gains each less than 1 %, they have equal shares of eps, and delta is not spent.
 
     ArgumentError if the budget is too small to be divided so often.
     """
@@ -139,7 +141,7 @@ def share(
         spent[each_eps] = compose([guarantee(each_eps, each_delta)] * count, delta=delta, accountant="pld")
         return spent[each_eps].eps <= eps
 
-    low = split_budget(eps, delta, [1.0] * count)[0][0]
+    low = equal = split_budget(eps, delta, [1.0] * count)[0][0]
     if not fits_in(low):  # what is added up is never above the budget
         raise AssertionError("equal shares of a budget are above it")
     high = 2 * low
@@ -148,6 +150,9 @@ def share(
     while high > low * 1.001:
         middle = math.sqrt(low * high)
         low, high = (middle, high) if fits_in(middle) else (low, middle)
+    # At equal shares the losses may compose to a hair less than the sum, by rounding alone, and delta would pay for it.
+    if low <= LEAST_GAIN * equal and (added := compose([guarantee(equal, each_delta)] * count)).delta == 0:
+        return equal, each_delta, added
     return low, each_delta, spent[low]
 
 

@@ -292,7 +292,7 @@ class Regression(_Stream):
         ['May', 'June']
         """
         feed = TickFeed(self._running, self._domain, data, tick, until)
-        return (self._closed() for _ in feed)
+        return (self._closed(whole=not feed.is_rest) for _ in feed)
 
     def plan(self) -> StreamPlan:
         """What the stream releases and costs, by tick: reads nothing and charges nothing."""
@@ -318,8 +318,10 @@ class Regression(_Stream):
     def at(self, tick: int) -> StreamResults:
         """The regression released at a past tick; ArgumentError if there is none, or it is not remembered."""
         tick = check_ticks("tick", tick)
-        if tick < 1:
-            raise ArgumentError("tick must be at least 1: nothing has been released before the first tick")
+        if self.tick == 0:
+            raise ArgumentError("tick: no tick has been closed yet; update(rows) closes one")
+        if not 1 <= tick <= self.tick:
+            raise ArgumentError(f"tick must be a number from 1 to {self.tick}, those so far")
         plan, release = self._running.plan, self._running.releases.at(tick)
         workload = plan.sums.mechanism.workload
         start = max(0, tick - workload.window) if isinstance(workload, Window) else int(release.start[0])
@@ -367,9 +369,12 @@ class Regression(_Stream):
                 return replace(found, with_errors=(start, last))
         return found
 
-    def _closed(self) -> StreamResults:
-        """The regression of the tick that was just closed; a warning, once a process, if ticks use far fewer rows."""
-        if not self._warned and (fallen := self._fallen_rows()) is not None:
+    def _closed(self, *, whole: bool = True) -> StreamResults:
+        """The regression of the tick that was just closed; a warning, once a process, if ticks use far fewer rows.
+
+        A tick that is not `whole` has fewer rows than the others by their public number.
+        """
+        if whole and not self._warned and (fallen := self._fallen_rows()) is not None:
             self._warned = True
             _log.warning("dpstats: %s", fallen)
         return self.results

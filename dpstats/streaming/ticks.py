@@ -108,6 +108,7 @@ class TickFeed:
         self._running, self._failed = running, list[Exception]()
         self._last = self._end(tick, domain, until)
         self._rows = None if tick is None or isinstance(tick, str) else int(tick)
+        self.is_rest = False  # whether the tick closed last has the rows that did not make up a whole one
         if running.tick < self._last:
             running.check_usable()
         table = None if iterated else running.table(data)
@@ -152,6 +153,8 @@ class TickFeed:
             raise self._failed.pop()
         if not tick:
             raise StopIteration
+        pieces, _ = tick[0]
+        self.is_rest = self._rows is not None and sum(piece.rows for piece in pieces) < self._rows
         running.close(*tick[0])
         return running.tick
 

@@ -398,6 +398,23 @@ def test_words_for_missing_are_no_misspelt_levels(tmp_path: Path) -> None:
         assert "are lost to `g`: missing" in " ".join(fit.notes)
 
 
+def test_text_of_a_file_may_not_be_utf8(tmp_path: Path) -> None:
+    """No cell is missing: a level is written in Latin-1. Words on numbers, and on frames, stay as they are."""
+    domain: dict[str, Any] = DOMAIN | {"g": ["low", "hïgh"], "z": [1, 2]}
+    data = good_rows(4_000).assign(g=np.tile(["low"] * 5 + ["hïgh"], 700)[:4_000], z=np.tile([1, 2], 2_000))
+    path = tmp_path / "rows.csv"
+    data.to_csv(path, index=False, encoding="latin-1")
+    fit = dp.glm("y ~ g + z", path, 50.0, family="binomial", domain=domain, seed=1, on_mismatch="go")
+    assert "are lost to `g`: missing, or not UTF-8 text" in " ".join(fit.notes)
+    found = dp.check("y ~ g + z", path, domain, 5.0, family="binomial", seed=1)
+    assert "are lost to `g`: missing, or not UTF-8 text" in " ".join(found.findings)
+    assert type(found).from_dict(found.to_dict()).faults == found.faults
+    advice = {(fault.column, fault.kind): fault.advice for fault in found.faults}
+    assert advice["z", "missing"] == "missing"
+    of_frame = dp.check("y ~ g + z", data, domain, 5.0, family="binomial", seed=1).faults
+    assert {fault.advice for fault in of_frame if fault.kind == "missing"} == {"missing"}
+
+
 def test_a_column_is_named_for_a_count_that_noise_does_not_make() -> None:
     """The noise is exceeded, and the least share: not the sum of both, which hides what there is."""
     clipped = [Fault(name, "outside", "(0, 1)") for name in "abcdefghijk"]

@@ -55,6 +55,18 @@ def test_shares_compose_to_the_budget_and_not_to_much_less(fits: int, delta: flo
         assert each_eps > 2 / fits
 
 
+@pytest.mark.parametrize("fits", range(1, 13))
+def test_delta_is_spent_only_if_it_buys_something(fits: int) -> None:
+    """Of a few pure fits the losses compose to their sum, and to a hair less by rounding, for which delta was paid."""
+    each_eps, _, total = share(2.0, 1e-6, fits, lambda eps, delta: Guarantee(eps))
+    assert total.delta == 0
+    assert total.eps <= 2.0
+    assert each_eps == pytest.approx(2 / fits, rel=1e-9)
+    many_eps, _, many = share(2.0, 1e-6, 60, lambda eps, delta: Guarantee(eps))
+    assert many.delta == 1e-6
+    assert many_eps > 1.7 * 2 / 60
+
+
 def exact_delta(eps: float, each_eps: float, each_delta: float, fits: int) -> float:
     """The optimal composition of equal mechanisms (Kairouz, Oh and Viswanath 2015, Theorem 3.3)."""
     from scipy.special import gammaln

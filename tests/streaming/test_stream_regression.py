@@ -386,15 +386,19 @@ def test_the_end_of_the_horizon_and_ticks_out_of_order() -> None:
         lambda: stream.between(1, 3),
         lambda: stream.window(3),
         lambda: stream.change(2),
-        lambda: stream.at(0),
     ):
         with pytest.raises(ArgumentError):
             call()
+    for tick in (0, 3, -1):
+        with pytest.raises(ArgumentError, match="tick must be a number from 1 to 2, those so far"):
+            stream.at(tick)
 
 
 def test_before_the_first_tick_there_is_nothing_to_look_back_at() -> None:
     with pytest.raises(ArgumentError, match="no tick has been closed yet"):
         linear(eps=1.0).window(2)
+    with pytest.raises(ArgumentError, match="no tick has been closed yet"):
+        linear(eps=1.0).at(1)
 
 
 def test_in_memory_only_the_latest_releases_are_remembered() -> None:
@@ -590,6 +594,17 @@ def test_a_stream_warns_once_of_ticks_that_use_far_fewer_rows(
     assert "if no fewer rows were passed, compare their cells with the Domain" in caplog.text
     assert "effective rows" in caplog.text or not binary
     assert "the ticks 3 to 8 about" in caplog.text
+
+
+def test_the_rows_left_over_at_the_end_are_no_reason_to_warn(caplog: pytest.LogCaptureFixture) -> None:
+    """Their number is public; a whole tick with as few usable rows is warned of."""
+    rows = pd.concat([frame(3000, tick) for tick in range(8)] + [frame(100, 8)], ignore_index=True)
+    stream = Regression("y ~ x + g", DOMAIN, 1.0, 1e-6, horizon=12, seed=1)
+    assert [found.last for found in stream.run(rows, tick=3000)] == list(range(1, 10))
+    assert not caplog.messages
+    renamed = frame(3000, 9).replace({"g": {"a": "A", "b": "B"}})
+    assert len(list(stream.run(renamed, tick=3000))) == 1
+    assert len(caplog.messages) == 1
 
 
 def test_a_stream_whose_rows_are_used_does_not_warn(caplog: pytest.LogCaptureFixture) -> None:
