@@ -31,7 +31,7 @@ from dpstats.results.inference_mixin import InferenceMixin
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.results.stored import Released, guarantee_sentence, marked_title
 from dpstats.summaries import Summary, paired_facts, shorten
-from dpstats.wording import argument, joined
+from dpstats.wording import argument, joined, sentence
 
 Vector = NDArray[np.float64]
 
@@ -306,21 +306,27 @@ class AbsorbedResults(InferenceMixin, Released):
         if not unknown:
             return []
         group, together = self.plan.absorbed, self._varying_together(unknown)
-        sentences = [f"Not identified at this budget: {', '.join(unknown)}."]
-        if sum(map(len, together.values())) < len(unknown):
-            sentences.append(
-                f"There are too few rows, or too little variation within {group} and apart from other columns, for the "
-                "noise. Narrower declared ranges, fewer or less collinear columns or a larger eps help. Leave out a "
-                f"column that never varies within {group}: it cannot be estimated at any budget, and raises the errors "
-                "of the others."
-            )
-        for other, names in together.items():
-            verb = "varies" if len(names) == 1 else "vary"
-            sentences.append(f"{joined(names)} {verb} within {group}, but hardly apart from {other}.")
-        sentences.append(
-            f"Two columns that rise together in each {group} cannot be told apart, and make both intervals wide or "
-            "blank: leave one out."
+        pairs = [
+            f"{joined(names)} {'varies' if len(names) == 1 else 'vary'} within {group}, but hardly apart from {other}."
+            for other, names in together.items()
+        ]
+        pairs.append(
+            f"Two columns that rise together in each {group} cannot be told apart: both intervals are wide or blank, "
+            "and those of other columns can be blank too. Leave one of the two out."
         )
+        reason = (
+            f"there are too few rows, or too little variation within {group} and apart from other columns, for the "
+            "noise. Narrower declared ranges, fewer or less collinear columns or a larger eps help. Leave out a "
+            f"column that never varies within {group}: it cannot be estimated at any budget, and raises the errors "
+            "of the others."
+        )
+        sentences = [f"Not identified at this budget: {', '.join(unknown)}."]
+        if not together:
+            sentences += [sentence(reason), *pairs]
+        elif sum(map(len, together.values())) < len(unknown):
+            sentences += [*pairs, f"For coefficients that are blank even then, {reason}"]
+        else:
+            sentences += pairs
         return [" ".join(sentences)]
 
     def _varying_together(self, unknown: Sequence[str]) -> dict[str, list[str]]:

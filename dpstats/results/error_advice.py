@@ -57,7 +57,7 @@ NEARLY_ALL = 0.8
 """Of the other coefficients: where rows are few a term is named only if it hides so many."""
 
 STILL_WIDE = 2 * NARROWEST
-"""Of a declared range: the values may fill a small part of a bought interval that has no more of it."""
+"""Of a declared range: the values may fill a small part of an inner interval that has no more of it."""
 
 FIRST = {
     "interval": "The first interval has too few events for this budget. Pass breaks= with a longer one",
@@ -287,7 +287,13 @@ def hiding_note(results: ReleasedModel) -> str:
     ):
         return ""
     one = len(named) == 1
-    ranges = "a range that its values fill" if len(numbers) == 1 else "ranges that their values fill"
+    columns = set[str]().union(*(term_columns(results, number) for number in numbers))
+    declared = explaining_columns(results.plan)
+    inner = any(getattr(declared.get(name), "inner", None) for name in columns - {*narrowed_columns(results.plan)})
+    narrower = f" or {phrase('inner=', shell='inner interval')}" * inner
+    ranges = (
+        f"a range{narrower} that its values fill" if len(numbers) == 1 else f"ranges{narrower} that their values fill"
+    )
     typical = phrase("typical=(mean, sd)", shell="typical values")
     knots = [bool(knotted_columns(results.plan).intersection(term_columns(results, one))) for one in numbers]
     ways = [f"declare {ranges}"] * bool(numbers) + ["use fewer knots"] * any(knots)
@@ -304,18 +310,17 @@ def hiding_note(results: ReleasedModel) -> str:
 def fills_interval(results: ReleasedModel, term: str) -> bool:
     """Whether the spread of a column of a term is known: by typical values, or an interval declared or bought.
 
-    Of a bought one that is hardly wider than the narrowest there is, the values may fill a small part. Knots of a
-    spline stay over the whole declared range.
+    Of one that is hardly wider than the narrowest that is bought, the values may fill a small part, whoever bought it:
+    `buy_ranges` hands on an interval that is declared. Knots of a spline stay over the whole declared range.
     """
     plan = results.plan
     if not isinstance(plan.design, DesignSpec):
         return False
-    bought, names = narrowed_columns(plan), term_columns(results, term) - knotted_columns(plan)
-    declared = {name: one for name in names if isinstance(one := plan.design.domain.get(name), Range)}
+    names = term_columns(results, term) - knotted_columns(plan)
+    declared = [one for name in names if isinstance(one := plan.design.domain.get(name), Range)]
     return any(
-        one.typical is not None
-        or (one.inner is not None and not (name in bought and np.ptp(one.inner) <= STILL_WIDE * (one.high - one.low)))
-        for name, one in declared.items()
+        one.typical is not None or (one.inner is not None and np.ptp(one.inner) > STILL_WIDE * (one.high - one.low))
+        for one in declared
     )
 
 

@@ -44,6 +44,9 @@ MOST_ROWS = 8  # rows that a message lists
 COMMON_FACTS = ("Family", "Alpha", "Epsilon", "Delta", "Neighbours", "Certified", "Rows", "Persons")
 """Facts that every table has; others have a row where fits differ in them."""
 
+USUAL = {"Protected": {"rows"}, "Errors": {"model", "none"}}
+"""What readers take for granted where a table has no such row: with anything else it has one, also if all agree."""
+
 STARS = {"*": 0.05, "**": 0.01, "***": 0.001}  # the mark of p-values below a level
 
 UNIDENTIFIED = "not identified"  # in the place of an error that is infinite
@@ -176,12 +179,13 @@ class ETable(Printed):
         return [table, full_width([], self._facts(which), widths, narrow=False)]
 
     def _facts(self, which: slice) -> list[tuple[str, list[str]]]:
-        """The rows below the coefficients: facts of every table, and those in which fits differ."""
+        """The rows below the coefficients: facts of every table, those in which fits differ, and unusual ones."""
         facts, shown = [one.facts for one in self._columns], []
         for name in dict.fromkeys(name for fact in facts for name in fact):
             cells = {fact.get(name, "") for fact in facts}
             known = any(name in one.figures for one in self._columns) if name in FIGURES else cells != {""}
-            if known if name in (*FIGURES, *OF_SUMS, *ROW_FACTS) else name in COMMON_FACTS or len(cells) > 1:
+            told = name in COMMON_FACTS or len(cells) > 1 or not cells <= USUAL.get(name, cells)
+            if known if name in (*FIGURES, *OF_SUMS, *ROW_FACTS) else told:
                 shown.append((name, [fact.get(name, "") for fact in facts[which]]))
         return shown
 

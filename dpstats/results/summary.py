@@ -65,6 +65,7 @@ from dpstats.results.error_advice import (
     costly_references_note,
     cut_points_note,
     fills_ranges,
+    fitted_last,
     hidden_shares,
     missing_notes,
     names_cure,
@@ -92,7 +93,7 @@ FIGURE_WORDS = {**SHARE_WORDS, "scale": "scale", "dispersion_used": "dispersion 
 """Rows of `fitstats` in a summary, each followed by its standard error in brackets."""
 
 PVALUE_STEP = 0.001  # the last digit of a p-value in a table
-ROOM_FOR_TESTED = 48  # characters of the header for the slopes that a joint test is of, or leaves out
+ROOM_FOR_TESTED = 54  # characters of the header for what a joint test is of, or leaves out
 
 LARGE_WALD = 100  # larger statistics of joint tests have no decimals
 HALF_LINE = 21  # characters of a fact that fit on the right of a table's header
@@ -219,17 +220,18 @@ def fit_facts(results: ReleasedModel) -> list[str]:
 
 
 class ShownTest(NamedTuple):
-    """The joint test of slopes that the header has, and which of the table's lines it is of."""
+    """The joint test that the header has, and what it is of."""
 
     test: JointTest
     words: str
-    counted: list[str]  # the slopes tested, where the words count them; else empty
+    counted: list[str]  # what is tested, where the words only count it; else empty
 
 
 def shown_test(results: ReleasedModel) -> ShownTest | None:
     """The joint test of two or more slopes, or of all; None without the errors of a whole model.
 
-    It has wider errors, with which some slopes of the table may have none; of one the table has the test.
+    It has wider errors, with which some slopes of the table may have none; of one the table has the test. Where the
+    reference level of a factor is rare the test is of differences from its commonest level, which the table lacks.
     """
     whole = results.fit_sums is not None or isinstance(results.released, ReleasedSums)
     if not (whole and shows_errors(results)) or results._slopes_test is None:
@@ -241,7 +243,16 @@ def shown_test(results: ReleasedModel) -> ShownTest | None:
         return ShownTest(test, "slopes", [])
     if len(tested) < 2:
         return None
-    if len(tested) == len(shown):
+    differences = _tested_differences(results, tested, shown)
+    if differences:
+        apart = {name for names in differences.values() for name in names}
+        levels = f"differences of levels of {joined(list(differences))}"
+        named = [*(name for name in tested if name not in apart), levels]
+        if len(joined(named)) <= ROOM_FOR_TESTED:
+            return ShownTest(test, f"joint test of {joined(named)}", [])
+        kinds = "slopes or differences of levels" if len(named) > 1 else "differences of levels"
+        return ShownTest(test, f"joint test of {len(tested)} {kinds}", named)
+    if set(tested) == set(shown):
         return ShownTest(test, f"joint test of the {len(shown)} slopes with a std err", [])
     left_out = joined([name for name in shown if name not in tested])
     if len(joined(tested)) <= ROOM_FOR_TESTED:
@@ -249,6 +260,23 @@ def shown_test(results: ReleasedModel) -> ShownTest | None:
     if len(left_out) <= ROOM_FOR_TESTED:
         return ShownTest(test, f"joint test of the slopes with a std err, without {left_out} (too noisy for it)", [])
     return ShownTest(test, f"joint test of {len(tested)} of the {len(shown)} slopes with a std err", tested)
+
+
+def _tested_differences(results: ReleasedModel, tested: list[str], shown: list[str]) -> dict[str, list[str]]:
+    """The names in a joint test that stand for differences from the commonest level of a factor, by the term.
+
+    Not those of a factor of which all are tested and have a std err: they are zero where its slopes are.
+    """
+    design, turned = fitted_last(results), np.diag(results._inferred.basis) < 0
+    found = dict[str, list[str]]()
+    for factor in design.dummies:
+        columns = list(factor.columns)
+        names = [design.names[column] for column in columns]
+        among = [name for name in names if name in tested]
+        if among and turned[columns].any() and not (among == names and set(names) <= set(shown)):
+            (term,) = (one.name for one in design.terms if one.columns.start <= columns[0] < one.columns.stop)
+            found[term] = among
+    return found
 
 
 BEFORE_RANGES = " before ranges were bought"

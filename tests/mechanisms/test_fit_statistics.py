@@ -781,6 +781,37 @@ def test_a_joint_test_beside_blank_lines_says_what_it_is_of() -> None:
     assert "joint test of the 2 slopes with a std err: Wald(2) = " in " ".join(str(fit.summary()).split())
 
 
+def of_a_rare_reference(columns: list[str], seed: int = 1) -> dp.GLMResults:
+    """Sums of columns with effects beside a factor whose reference level has .05 % of the rows."""
+    random = np.random.default_rng(3)
+    data = pd.DataFrame(random.uniform(0, 1, (12_000, len(columns))), columns=columns)
+    data["reg"] = random.choice(list("rabcd"), len(data), p=[0.0005, 0.3995, 0.3, 0.25, 0.05])
+    data["y"] = data[columns].sum(axis=1) + (data["reg"] == "b") + random.normal(0, 1, len(data))
+    domain = {**dict.fromkeys(columns, (0, 1)), "reg": list("rabcd"), "y": (-5, 10)}
+    return dp.ols(f"y ~ {' + '.join([*columns, 'reg'])}", data, 1.0, domain=domain, seed=seed, method="statistics")
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_joint_test_of_differences_of_levels_names_them(seed: int) -> None:
+    """No slope of the factor has an error, and its differences from the commonest level are tested."""
+    fit = of_a_rare_reference(["age", "inc", "hgt"], seed)
+    assert np.isfinite(fit.bse).sum() == 3
+    text = " ".join(str(fit.summary()).split())
+    assert "joint test of age, inc, hgt and differences of levels of reg: Wald(6) = " in text
+    assert round(fit.fitstats.loc["slopes", "df"]) == 6
+
+
+def test_a_joint_test_of_many_slopes_and_differences_counts_them_and_a_note_names_them() -> None:
+    columns = [f"a_long_name_of_a_column_{place}" for place in range(4)]
+    fit = of_a_rare_reference(columns)
+    text = " ".join(str(fit.summary()).split())
+    assert "joint test of 7 slopes or differences of levels: Wald(7) = " in text
+    (note,) = (one for one in fit.notes if one.startswith("The joint test is of "))
+    assert note == (
+        f"The joint test is of {', '.join(columns)} and differences of levels of reg: others are too noisy for it."
+    )
+
+
 def test_few_rows_leave_the_fit_open() -> None:
     fit = fitted("gaussian", eps=0.5, rows=100)
     if "r_squared" in fit.fitstats.index:

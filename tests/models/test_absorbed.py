@@ -480,11 +480,33 @@ def test_a_column_that_varies_only_together_with_another_is_named_with_it(eps: f
     assert np.isinf(fit.bse["exper"])
     (note,) = (one for one in fit.notes if one.startswith("Not identified"))
     assert "exper varies within person, but hardly apart from year. Two columns that rise together in each" in note
-    assert "leave one out" in note
+    assert "those of other columns can be blank too. Leave one of the two out." in note
     assert "too few rows" not in note
     assert note in " ".join(str(fit.summary()).split())
     left_out = dp.ols("y ~ union + year | person", panel(), eps, domain=PANEL, unit=unit, seed=1)
     assert left_out.bse["year"] < 0.2 * fit.bse["year"]
+
+
+def test_a_pair_that_blanks_other_columns_comes_before_other_reasons() -> None:
+    """Without the pair the other column has an interval: it is neither short of rows nor of variation."""
+    random = np.random.default_rng(60)
+    rows = panel(4000).iloc[:, :2]
+    rows["exper"] = rows["year"] + rows["person"] % 3
+    rows["hours"] = np.clip(38 + random.normal(0, 6, len(rows)), 10, 65)
+    rows["y"] = 20 + 0.15 * rows["hours"] + 0.3 * rows["year"] + random.normal(0, 2, len(rows))
+    call: dict[str, Any] = {"domain": {"year": (0, 7), "exper": (0, 10), "hours": (10, 65), "y": (0, 50)}}
+    blanked = 0
+    for seed in range(6):
+        fit = dp.ols("y ~ hours + exper + year | person", rows, 1.0, unit="person", seed=seed, **call)
+        (note,) = (one for one in fit.notes if one.startswith("Not identified"))
+        pair = "hardly apart from" in note
+        if pair and np.isinf(fit.bse["hours"]):
+            blanked += 1
+            assert note.index("those of other columns can be blank too") < note.index("there are too few rows")
+            assert "For coefficients that are blank even then, there are too few rows" in note
+            alone = dp.ols("y ~ hours + year | person", rows, 1.0, unit="person", seed=seed, **call)
+            assert np.isfinite(alone.bse["hours"])
+    assert blanked
 
 
 def test_a_summary_has_three_notes_on_the_model_and_in_full_all() -> None:

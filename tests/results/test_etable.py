@@ -58,6 +58,23 @@ def test_every_form_has_every_fit(fits: dict[str, dp.GLMResults]) -> None:
             assert f"({place})" in text
 
 
+def test_fits_of_the_same_unit_say_what_is_protected_and_that_errors_are_clustered() -> None:
+    rng = np.random.default_rng(3)
+    rows = {"x": rng.uniform(0, 10, 4000), "who": np.arange(4000) // 2}
+    rows["y"] = rows["x"] + rng.normal(0, 1, 4000)
+    domain = {"x": (0, 10), "y": (-5, 15)}
+    person = dp.ols("y ~ x", rows, 2.0, domain=domain, unit="who", inference=True, seed=1)
+    absorbed = dp.ols("y ~ x | who", rows, 2.0, domain=domain, unit="who", seed=1)
+    for fits in ([person], [person, person], [absorbed], [person, absorbed]):
+        for text in (str(dp.etable(fits)), dp.etable(fits).to_markdown().replace("|", " ")):
+            lines = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.split()}
+            assert lines["Protected"] == ["each", "who"] * len(fits)
+            assert lines["Errors"] == ["clustered"] * len(fits)
+    single = str(dp.etable([dp.ols("y ~ x", rows, 2.0, domain=domain, seed=1)]))
+    assert "Protected" not in single
+    assert "Errors" not in single
+
+
 def test_what_differs_has_a_row(fits: dict[str, dp.GLMResults]) -> None:
     rng = np.random.default_rng(3)
     data = {

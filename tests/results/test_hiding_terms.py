@@ -115,18 +115,27 @@ def test_a_range_that_is_too_wide_even_where_a_fit_has_narrowed_it_is_named() ->
     assert "`hours` hides g[T.b], g[T.c], g[T.d] and 1 more: declare a range that its values fill" in text
 
 
-def test_a_bought_range_that_is_hardly_wider_than_the_narrowest_is_not_taken_for_filled(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_an_inner_interval_that_is_hardly_wider_than_the_narrowest_is_not_taken_for_filled() -> None:
     """The narrowest has 1/64 of the declared range: values may fill a small part of two of these, not of three."""
     rows = {"x": np.linspace(0, 1, 500), "y": np.linspace(0, 1, 500)}
-    fits = {
-        width: dp.ols("y ~ x", rows, 1.0, domain={"x": dp.Range(0, 64, inner=(0, width)), "y": (0, 1)})
-        for width in (2, 3)
-    }
-    assert error_advice.fills_interval(fits[2], "x")  # as declared
-    monkeypatch.setattr(error_advice, "narrowed_columns", lambda plan: ["x"])
-    assert [error_advice.fills_interval(fits[width], "x") for width in (2, 3)] == [False, True]
+    fits = [
+        dp.ols("y ~ x", rows, 1.0, domain={"x": dp.Range(0, 64, inner=(0, width)), "y": (0, 1)}) for width in (2, 3)
+    ]
+    assert [error_advice.fills_interval(fit, "x") for fit in fits] == [False, True]
+
+
+@pytest.mark.parametrize("seed", [1, 2, 3])
+def test_a_declared_inner_interval_that_is_too_wide_is_named(seed: int) -> None:
+    """Incomes in thousands within the narrowest part of (0, 250000) that `buy_ranges` hands on: it hides all."""
+    random = np.random.default_rng(7)
+    data = pd.DataFrame({"inc": np.exp(random.normal(3.4, 0.6, 12_000)).clip(1, 250)})
+    data["age"], data["g"] = random.uniform(18, 85, 12_000), random.choice(list("abcd"), 12_000)
+    data["y"] = 60 + 0.3 * data["age"] + 0.2 * data["inc"] + random.normal(0, 10, 12_000)
+    inc = dp.Range(0, 250_000, inner=(0, 3906.25))
+    domain = {"inc": inc, "age": (18, 85), "g": list("abcd"), "y": (0, 150)}
+    fit = dp.ols("y ~ age + g + inc", data, 1.0, domain=domain, seed=seed)
+    text = " ".join(str(fit.summary()).split())
+    assert re.search("`inc` hides.*: declare a range or inner= that its values fill or declare typical=", text)
 
 
 def splined(seed: int, spline: str, typical: tuple[float, float] | None, ranges: str | None = None) -> Any:
