@@ -192,7 +192,9 @@ def add_predict(commands: Commands) -> None:
         parser.add_argument(f"--{name}", type=float, metavar="NUMBER", help="of all rows, in place of its column")
     parser.add_argument("--level", type=float, default=0.95, help="of the intervals of the mean (default 0.95)")
     parser.add_argument(
-        "--no-intervals", action="store_true", help="predictions alone: for many rows intervals take most of the time"
+        "--no-intervals",
+        action="store_true",
+        help="predictions alone, not corrected for shrinkage: for many rows intervals take most of the time",
     )
     parser.add_argument("--id", metavar="COLUMN", help="a column of the data to write beside the predictions")
     parser.add_argument("--output", type=Path, metavar="FILE", help="a new CSV file (default: standard output)")

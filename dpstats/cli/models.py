@@ -158,7 +158,13 @@ def _plan(options: argparse.Namespace) -> None:
         more: dict[str, Any] = {}
         if forecast is not None:
             more = {"assumption": forecast.attrs["note"], "standard_errors": records(forecast.rename_axis("term"))}
-        print(as_json({**plan_facts(found), **more}), end="")
+        outcomes = found._outcomes()
+        case, rows = found._usual(outcomes)
+        if rows:  # the number of rows settles the budget
+            if options.rows is not None and found.call is not None:
+                case, rows = found.call.with_rows(found, options.rows), f"{options.rows:,} {outcomes.index.name}"
+            more |= {"budget_for": rows.removeprefix("with "), "by_rows": records(outcomes)}
+        print(as_json({**plan_facts(case), **more}), end="")
         return
     shown = found.summary() if options.full else found
     of = found.request.options.record.of

@@ -427,15 +427,17 @@ def noisy_share_note(found: Evaluation, fit: GLMResults) -> list[str]:
 
 
 def shrunken_note(found: Evaluation, fit: GLMResults) -> list[str]:
-    """That observed shares differ more between bins than predicted ones, where the fit's shrinkage explains it."""
+    """That observed shares differ more between bins than predicted ones, where the fit's shrinkage may explain it."""
     table = found.calibration
-    if table is None or len(table) < 2 or not fit.has_errors:
+    if table is None or len(table) < 2:
         return []
-    errors = fit.bse.to_numpy()
-    slopes = fit.bse.index != "Intercept"  # those without an error, which are shrunken most, count as 0 here
-    released, unbiased = (float(np.abs(one.to_numpy() / errors)[slopes].sum()) for one in (fit.params, fit.debiased))
-    if np.isfinite(errors).all() and not unbiased > SHRUNKEN * released:
-        return []
+    if fit.has_errors:
+        errors = fit.bse.to_numpy()
+        slopes = fit.bse.index != "Intercept"  # those without an error, which are shrunken most, count as 0 here
+        sizes = (float(np.abs(one.to_numpy() / errors)[slopes].sum()) for one in (fit.params, fit.debiased))
+        released, unbiased = sizes
+        if np.isfinite(errors).all() and not unbiased > SHRUNKEN * released:
+            return []
     rows = np.maximum(table["rows"].to_numpy(), 0.0)
     predicted, observed, deviations = (table[name].to_numpy() for name in ("predicted", "observed", "std_err"))
     pull = rows * (predicted - np.average(predicted, weights=rows))
@@ -444,10 +446,11 @@ def shrunken_note(found: Evaluation, fit: GLMResults) -> list[str]:
     if slope - 2 * error <= spread:
         return []
     unshrunken = phrase("fit.debiased", shell="the output of show FIT")
+    corrected = f"Coefficients with a standard error are not shrunken in {unshrunken}."
     return [
         f"Predictions are shrunken towards the mean: observed shares differ {slope / spread:.2f} times (s.d. "
-        f"{error / spread:.2g}) as much between bins as predicted ones. Coefficients with a standard error are "
-        f"not shrunken in {unshrunken}."
+        f"{error / spread:.2g}) as much between bins as predicted ones. "
+        f"{corrected if fit.has_errors else 'More rows or a larger eps shrink less.'}"
     ]
 
 

@@ -318,7 +318,8 @@ class NumericModel:
         apart = (cells(own) - middle(own)) ** 2 + (cells(null) - middle(null)) ** 2
         noise = deviation * float(np.linalg.norm(together))
         alone = float((rows * apart).sum())
-        return min((float((rows * together).sum()) + noise) / alone, 1.0) if alone > 0 else 1.0
+        total = max(float((rows * together).sum()), 0.0)  # noise may leave less than none
+        return min((total + noise) / alone, 1.0) if alone > 0 else 1.0
 
     def _spread(self, block: ReleasedHistogram, low: float, high: float) -> tuple[float, Influence, float, float]:
         """Mean deviance of the responses from their own mean: their variance, or twice a sum of y log(y / mean).

@@ -292,8 +292,16 @@ def test_what_messages_name_prints_forecasts_and_errors(folder: Path, capfd: pyt
         (line,) = (line for line in lines if line.startswith(str(name)))
         assert float(line.split()[1]) == pytest.approx(row["std_error"], rel=1e-3)
     assert main(["plan", *model, "--rows", "5000", "--json"]) == 0
-    facts = json.loads(capfd.readouterr().out)["standard_errors"]
-    assert [row["sampling"] for row in facts] == pytest.approx(foreseen["sampling"].tolist())
+    facts = json.loads(capfd.readouterr().out)
+    assert [row["sampling"] for row in facts["standard_errors"]] == pytest.approx(foreseen["sampling"].tolist())
+    assert facts["budget_for"] == "5,000 rows"
+    assert main(["plan", *model, "--json"]) == 0
+    usual = json.loads(capfd.readouterr().out)
+    assert main(["plan", *model]) == 0
+    assert f"with {usual['budget_for']}" in " ".join(capfd.readouterr().out.split())
+    paid = {row["errors"] for row in usual["by_rows"] if f"{row['rows']:,} rows" == usual["budget_for"]}
+    bought = sum(row["eps"] for row in usual["budget"] if "standard errors" in str(row["buys"]))
+    assert (bought == 0) == (paid == {"none"})
     assert main(["plan", *model, "--rows", "0"]) == 1
     assert main(["fit", model[0], "rows.parquet", *model[1:], "--output", "kept.json"]) == 0
     capfd.readouterr()

@@ -773,6 +773,14 @@ def test_noise_that_leaves_a_precise_r2_is_not_named() -> None:
     assert "privacy noise:" not in str(found)
 
 
+def test_noise_below_zero_in_the_residuals_of_a_perfect_fit_fails_no_evaluation() -> None:
+    """Where noise left the cells of the residuals less than no rows, the square root of R2's sampling error failed."""
+    data = {"x": np.linspace(0, 1, 500), "y": np.linspace(0, 1, 500)}
+    fit = dp.ols("y ~ x", data, 1.0, domain={"x": (0, 1), "y": (0, 1)}, method="napp", seed=0)
+    for seed in range(590, 596):
+        assert dp.evaluate(fit, data, 1.0, seed=seed).metrics.loc["r2", "sampling_se"] >= 0
+
+
 def shares(n: int, seed: int) -> pd.DataFrame:
     random = np.random.default_rng(seed)
     a, b = random.uniform(0, 10, n), random.normal(0, 1, n).clip(-3, 3)
@@ -781,12 +789,18 @@ def shares(n: int, seed: int) -> pd.DataFrame:
 
 
 @pytest.mark.parametrize(("eps", "told"), [(0.08, True), (3.0, False)])
-def test_shrinkage_is_named_where_observed_shares_differ_more_than_predicted_ones(eps: float, told: bool) -> None:
+@pytest.mark.parametrize("inference", [True, None])
+def test_shrinkage_is_named_where_observed_shares_differ_more_than_predicted_ones(
+    eps: float, told: bool, inference: bool | None
+) -> None:
     data = shares(40_000, 0)
     domain = {"a": (0, 10), "b": (-10, 10), "y": [0, 1]}
-    fit = dp.logit("y ~ a + b", data, eps, domain=domain, inference=True, ranges="declared", seed=0)
+    spent = eps if inference else eps / 2  # the coefficients alone have less noise at the same eps
+    fit = dp.logit("y ~ a + b", data, spent, domain=domain, inference=inference, ranges="declared", seed=0)
     found = dp.evaluate(fit, data, 1.0, metrics=["calibration"], seed=0)
-    assert any("shrunken towards the mean" in note for note in found.notes) == told
+    notes = [note for note in found.notes if "shrunken towards the mean" in note]
+    assert bool(notes) == told
+    assert all(("larger eps" in note) == (inference is None) for note in notes)
     assert ((found.calibration["observed"] - found.calibration["predicted"]).abs().max() > 0.05) == told
 
 
