@@ -778,7 +778,8 @@ def test_noise_below_zero_in_the_residuals_of_a_perfect_fit_fails_no_evaluation(
     data = {"x": np.linspace(0, 1, 500), "y": np.linspace(0, 1, 500)}
     fit = dp.ols("y ~ x", data, 1.0, domain={"x": (0, 1), "y": (0, 1)}, method="napp", seed=0)
     for seed in range(590, 596):
-        assert dp.evaluate(fit, data, 1.0, seed=seed).metrics.loc["r2", "sampling_se"] >= 0
+        error = dp.evaluate(fit, data, 1.0, seed=seed).metrics.loc["r2", "sampling_se"]
+        assert error >= 0 or np.isnan(error)  # unknown
 
 
 def shares(n: int, seed: int) -> pd.DataFrame:
