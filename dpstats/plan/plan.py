@@ -270,7 +270,8 @@ class Plan(Simulated, PlanFacts):
     def _usual(self, found: pd.DataFrame) -> tuple[Plan, str]:
         """The plan as most lines of the table of `by_rows` have it, and for how many rows, in words; itself without.
 
-        An open plan stands for errors that cost nothing, which fits of few rows never have.
+        Of lines that print alike it is the first. An open plan stands for errors that cost nothing, which fits of few
+        rows never have.
         """
         if found.empty or self.call is None:
             return self, ""
@@ -280,7 +281,9 @@ class Plan(Simulated, PlanFacts):
             for rows, kind in zip(found.index, kinds, strict=True)
             if kinds.count(kind) == max(map(kinds.count, kinds))
         ]
-        rows = int(alike[len(alike) // 2])
+        printed = _printed(found).astype(str)
+        same = (printed == printed.loc[alike[len(alike) // 2]]).all(axis=1)
+        rows = int(printed.index[same][0])
         return self.call.with_rows(self, rows), f"with {rows:,} {found.index.name}"
 
     def __str__(self) -> str:
@@ -292,8 +295,8 @@ class Plan(Simulated, PlanFacts):
         facts += [] if self.request.penalty is None else [f"penalty: {penalty_text(self)}"]
         lines = [*banner(guarantee), model_title(self), *facts_lines([modelled_level(self), *facts])]
         if not found.empty:
-            told = found.assign(share=found["share"].round(2)).drop_duplicates()  # no line repeats the one above
-            lines += rows_table(told).as_text().split("\n")
+            # No line repeats another.
+            lines += rows_table(_printed(found).drop_duplicates()).as_text().split("\n")
         delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
         case, rows = self._usual(found)
         budget = (
@@ -381,6 +384,11 @@ class Plan(Simulated, PlanFacts):
             trimmed=tuple(stored.get("trimmed", ())),
             residuals=None if stored.get("residuals") is None else ResidualPurchase.from_dict(stored["residuals"]),
         )
+
+
+def _printed(found: pd.DataFrame) -> pd.DataFrame:
+    """The table of `by_rows` with its shares as they are printed."""
+    return found.assign(share=found["share"].round(2))
 
 
 @np.errstate(all="ignore")
