@@ -10,6 +10,9 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
+from dpstats.arguments import check_path, safe_repr
+from dpstats.errors import ArgumentError
+
 
 @contextmanager
 def whole_file(path: Path, *, new: bool = False) -> Iterator[IO[bytes]]:
@@ -56,3 +59,21 @@ def write_whole(path: Path, text: str, *, new: bool = False) -> None:
     """A text in UTF-8 as `whole_file` writes it."""
     with whole_file(path, new=new) as file:
         file.write(text.encode("utf-8"))
+
+
+def write_file(path: str | Path, content: bytes) -> None:
+    """Write a result to where a caller wants it; ArgumentError if it cannot be written."""
+    target = check_path("path", path)
+    try:
+        with whole_file(target) as file:
+            file.write(content)
+    except OSError as error:
+        refused = f"path: {safe_repr(str(target))} cannot be written ({error.strerror}); choose another"
+        raise ArgumentError(refused) from error
+
+
+def written_text(path: str | Path | None, text: str) -> str:
+    """The text, which the file at `path` then holds as well, if there is a path."""
+    if path is not None:
+        write_file(path, text.encode("utf-8"))
+    return text

@@ -31,6 +31,7 @@ from dpstats.ledger.store import Connection, Store, insert
 from dpstats.privacy.accounting import RHO_UNIT, float_down
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.wording import phrase
+from dpstats.writing import written_text
 
 
 def schema_hash(domain: Domain) -> str:
@@ -243,15 +244,15 @@ class Reader:
         """
         return report.text(self._statement())
 
-    def to_html(self) -> str:
-        """The same as one HTML page that needs no other file.
+    def to_html(self, path: str | Path | None = None) -> str:
+        """The same as one HTML page that needs no other file, also written to `path` if one is given.
 
         Examples
         --------
         >>> "a count" in ledger.to_html()
         True
         """
-        return report.page(self._statement())
+        return written_text(path, report.page(self._statement()))
 
     def spending(self) -> pd.DataFrame:
         """What each analyst has spent and has left, with the quotas in force, by analyst; "" for whoever gives no name.

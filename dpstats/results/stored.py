@@ -8,29 +8,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from dpstats.arguments import check_path, safe_repr
-from dpstats.errors import ArgumentError, DataError, NotReleasedError
+from dpstats.errors import DataError, NotReleasedError
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.summaries import Summary
-from dpstats.writing import whole_file
-
-
-def _write(path: str | Path, content: bytes) -> None:
-    """Write a file whole or not at all: an older one stays until the new one is there."""
-    target = check_path("path", path)
-    try:
-        with whole_file(target) as file:
-            file.write(content)
-    except OSError as error:
-        refused = f"path: {safe_repr(str(target))} cannot be written ({error.strerror}); choose another"
-        raise ArgumentError(refused) from error
-
-
-def written_text(path: str | Path | None, text: str) -> str:
-    """The text, which the file at `path` then holds as well, if there is a path."""
-    if path is not None:
-        _write(path, text.encode("utf-8"))
-    return text
+from dpstats.writing import write_file, written_text
 
 
 def marked_title(title: str, guarantee: Guarantee) -> str:
@@ -85,7 +67,7 @@ class Printed:
         (True, True, True)
         >>> fit.to_docx(f"{tempfile.mkdtemp()}/table.docx")
         """
-        _write(path, self.summary().as_docx())
+        write_file(path, self.summary().as_docx())
 
     def _repr_html_(self) -> str:
         """What notebooks show."""
@@ -161,7 +143,7 @@ class Released(Printed):
         >>> dp.GLMResults.from_dict(fit.to_dict()).nobs is None  # the same as plain values
         True
         """
-        _write(path, json_text(self).encode("utf-8"))
+        write_file(path, json_text(self).encode("utf-8"))
 
     @classmethod
     def load(cls, path: str | Path) -> Self:

@@ -458,6 +458,14 @@ def test_the_page_shows_the_same_as_the_text_and_is_whole(path: Path | str) -> N
     assert max(map(len, text.splitlines())) <= 80
 
 
+def test_the_page_is_written_to_a_path(ledger: Ledger, tmp_path: Path) -> None:
+    page = ledger.to_html(tmp_path / "page.html")
+    assert (tmp_path / "page.html").read_text("utf-8") == page == ledger.to_html()
+    assert "utf-8" in page
+    with pytest.raises(ArgumentError, match="path"):
+        ledger.to_html(tmp_path / "missing" / "page.html")
+
+
 def test_no_word_of_an_entry_becomes_markup(path: Path | str) -> None:
     nasty = "<script>alert('x')</script>&\"\x1b[31m"
     ledger = Ledger(path, nasty, 1.0, domain={nasty: [nasty, "b"], "x": (0, 1)})
