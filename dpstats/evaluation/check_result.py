@@ -136,6 +136,7 @@ NORMAL_LOSS, USUAL_LOSS = 0.0027, 0.004
 """The share of its rows that a normal column has beyond 3 sd, and that of one which is not far from normal."""
 
 LARGE_LOSS, MOST_LOSING = 0.05, 3
+NEARLY_ALL = 0.9  # of the complete rows: no codes for missing are as frequent
 """From so large a share on lost rows are added up over columns; the columns that lose most are named."""
 
 CLIPPED_SHARE = 0.005  # ranges are meant to clip a smaller share of the rows
@@ -151,6 +152,7 @@ TOTAL_NAMES = {
 """What a summary calls the rows of `totals`."""
 
 MOST_NAMES = 6
+RARE_REFERENCE = 0.1  # of the commonest level: a rarer reference widens the errors of all levels
 """A note names so many columns; of more it tells the number."""
 
 PART_NAMES = {1: "an eighth", 2: "a quarter"}  # of a range, by the number of `PARTS`
@@ -301,6 +303,8 @@ class Check(Released):
             return ""
         if fault.column == FORMULA and (exposures := parse(self.formula).exposures):
             return f"the exposure {joined(sorted(exposures), 'or')} is not above 0, or {fault.advice}"
+        if not fault.loses and count >= NEARLY_ALL * self.totals["rows"].to_dict()["complete"]:
+            return fault.other_unit
         # A column of text is lost as a whole, in equal parts with others; one that is declared misses some cells.
         large = LARGE_LOSS if fault.declared == OPEN else MOST_AT_FAULT
         return fault.advice if count < large * self.rows else fault.large_advice
@@ -332,7 +336,27 @@ class Check(Released):
         ]
         ranges = [place for place in self.places if place.ends]
         placed = [one for place in ranges for one in self._missing_codes(place) or self._too_wide(place)]
-        return [*first, *faults, *placed]
+        return [*first, *faults, *self._rare_references(), *placed]
+
+    def _rare_references(self) -> list[str]:
+        """The factors whose first level, from which the others are measured, may have no row, and others have many."""
+        terms = {one.code for term in parse(self.formula).terms for one in term}
+        sentences = []
+        for place in self.places:
+            if place.ends or terms.isdisjoint((place.column, f"C({place.column})")):
+                continue
+            first, *others = self._counts_at(place)
+            most = max(first, 0.0) + LIKELY_SDS * self.place_err
+            if first >= LIKELY_SDS * self.place_err or most > RARE_REFERENCE * max(others, default=0.0):
+                continue
+            if (self.table.loc[self.table["column"] == place.column, "advice"] != "").any():
+                continue  # its levels are spelt in another way, perhaps
+            sentences.append(
+                f"the first level of `{place.column}`, {place.names[0]!r}, is the reference and is not above the "
+                f"noise: about {max(first, 0.0):,.0f} rows (s.d. {self.place_err:,.0f}). Declare a frequent level "
+                f"first, or write C({place.column}, Treatment('a frequent level'))"
+            )
+        return sentences
 
     def _lost_in_all(self) -> list[str]:
         """How many rows are lost to all columns, where that is a large share."""
@@ -494,7 +518,9 @@ class Check(Released):
                     )
                     if self.guarantee.unit is None:
                         narrowing += phrase(
-                            f", or buy one in one step: dp.buy_ranges(data, [{place.column!r}], eps=0.1)", shell=""
+                            f", or buy one in one step: dp.buy_ranges(data, [{place.column!r}], eps=0.1, domain={{}}). "
+                            "Where a ledger stores the Domain, its keeper declares the new range with set_domain",
+                            shell="",
                         )
                 return [f"{found}A narrower range gives less noise; {narrowing}"]
         return []

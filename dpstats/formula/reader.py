@@ -540,6 +540,14 @@ class Fault(NamedTuple):
         )
 
     @property
+    def other_unit(self) -> str:
+        """`advice`, where nearly all rows lie on one side of the range."""
+        return (
+            f"{self.kind} the declared range {self.declared}; are the cells in another unit? Compare the codebook, and "
+            "declare the range in the unit of the data"
+        )
+
+    @property
     def _two_codes(self) -> str:
         """What to type if a column that is declared to be 0 or 1 has other codes; else empty."""
         return "; if the codes are 1 and 2, declare the levels [1, 2]" if self.declared == TRUTHS else ""

@@ -20,7 +20,7 @@ from dpstats.errors import ArgumentError, DomainError, DPStatsError
 from dpstats.families.base import pad_rows
 from dpstats.families.negative_binomial import NegativeBinomial, least_alpha
 from dpstats.formula.design import DesignSpec
-from dpstats.ledger import LedgerLike
+from dpstats.ledger import LedgerLike, with_domain
 from dpstats.models.release import Release, check_unit, counted_rows, counted_values
 from dpstats.plan import Plan, range_eps
 from dpstats.plan.methods import (
@@ -137,7 +137,8 @@ def buy_ranges(
     eps : float
         For all of them together, in equal parts.
     domain : Domain or dict, optional
-        What is declared already.
+        What is declared already. By default the Domain that the ledger stores, if it stores one; ``{}`` declares
+        nothing.
     adjacency : {"add_remove", "replace_one"}
     rows_at_least : float
         A public lower bound on the number of rows, by which eps is judged too small; no guarantee depends on it.
@@ -181,6 +182,7 @@ def buy_ranges(
     """
     if isinstance(columns, str):
         raise ArgumentError(f"columns must be a list of names: columns=[{columns!r}]")
+    ledger, domain = with_domain(ledger, domain)
     names, declared = check_names("columns", columns), Domain.coerce(domain)
     privacy = check_privacy(eps, adjacency=adjacency, seed=seed, unit=unit, max_rows=max_rows)
     if narrow := [name for name in names if name in declared and not can_be_trimmed(declared[name])]:

@@ -181,7 +181,7 @@ def test_of_a_range_wider_than_a_fit_narrows_the_finding_says_what_to_declare() 
     (found,) = dp.check("y ~ x", rows, {"x": (0, 6400), "y": (0, 1)}, 2.0, family="gaussian", seed=1).findings
     assert "bought is at least 100 wide: if the values fill a small part of that, declare a narrower range" in found
     assert "such as domain={'x': (0, 800)}, and check again" in found
-    assert found.endswith("or buy one in one step: dp.buy_ranges(data, ['x'], eps=0.1)")
+    assert "or buy one in one step: dp.buy_ranges(data, ['x'], eps=0.1, domain={}). Where a ledger stores" in found
 
 
 def test_a_count_that_is_declared_too_wide_is_not_to_be_bought_since_fits_do_so_unasked() -> None:
@@ -682,3 +682,34 @@ def test_the_share_of_rows_in_a_part_of_a_range_is_at_least_what_the_finding_say
             too_much += 100 * np.mean((x >= low) & (x <= high)) < share
     assert told >= 30
     assert too_much <= 3
+
+
+def test_a_reference_level_that_hardly_any_row_has_is_named() -> None:
+    random = np.random.default_rng(4)
+    rows = {"x": random.uniform(0, 1, 8_000), "g": random.choice(["b", "c"], 8_000), "y": random.uniform(0, 1, 8_000)}
+    domain = {"x": (0, 1), "y": (0, 1), "g": ["a", "b", "c"]}
+    for term in ("g", "C(g)"):
+        (found,) = dp.check(f"y ~ x + {term}", rows, domain, 0.5, family="gaussian", seed=2).findings
+        assert found.startswith("the first level of `g`, 'a', is the reference and is not above the noise: about ")
+        assert found.endswith("Declare a frequent level first, or write C(g, Treatment('a frequent level'))")
+    for formula, levels in (
+        ("y ~ x + C(g, Treatment('b'))", "abc"),
+        ("y ~ x + g", "bac"),
+        ("y ~ x + C(g, Sum)", "abc"),
+    ):
+        known = {**domain, "g": list(levels)}
+        assert dp.check(formula, rows, known, 0.5, family="gaussian", seed=2).findings == []
+    # Where eps does not tell a rare level from others, nothing is claimed.
+    assert not any("is the reference" in one for one in dp.check("y ~ x + g", rows, domain, 0.003, seed=2).findings)
+
+
+def test_of_nearly_all_rows_on_one_side_of_a_range_the_finding_asks_for_the_unit() -> None:
+    random = np.random.default_rng(5)
+    rows = {"cm": random.normal(170, 10, 4_000), "y": random.uniform(0, 1, 4_000)}
+    for ends, side in (((1.3, 2.1), "above"), ((1_300, 2_100), "below")):
+        (found,) = dp.check("y ~ cm", rows, {"cm": ends, "y": (0, 1)}, 0.5, family="gaussian", seed=3).findings
+        assert f"{side} the declared range ({ends[0]}, {ends[1]}); are the cells in another unit?" in found
+        assert "codes for missing" not in found
+    (found,) = dp.check("y ~ cm", rows, {"cm": (100, 170), "y": (0, 1)}, 0.5, family="gaussian", seed=3).findings
+    assert "codes for missing" in found
+    assert "unit" not in found

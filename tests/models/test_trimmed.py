@@ -236,3 +236,18 @@ def test_a_fit_whose_rows_decide_names_no_number_of_rows_that_keeps_the_range() 
         text = " ".join(fit.summary(full=True).as_text().split())
         assert "of eps buys an interval within the declared range of x" in text
         assert "the declared range stays" not in text
+
+
+def test_a_purchase_uses_the_domain_that_the_ledger_stores(tmp_path: Path) -> None:
+    """What is bought is within the declared range, so that fits which pay with the ledger may use it."""
+    ledger = dp.Ledger(tmp_path / "x.ledger", dataset="x", eps=3.0, domain=WIDE)
+    bought = dp.buy_ranges(ROWS, ["x", "z"], 0.5, ledger=ledger)
+    assert list(bought.domain) == list(WIDE)
+    assert bought.domain["x"].inner is not None
+    for domain in (bought.domain, {**ledger.domain, **bought.domain}):
+        dp.ols("y ~ x + z", ROWS, 0.5, domain=domain, ledger=ledger)
+    fresh = dp.buy_ranges(ROWS, ["x"], 0.5, domain={}, ledger=ledger)
+    assert list(fresh.domain) == ["x"]
+    assert fresh.domain["x"].inner is None
+    ledger.set_domain({**WIDE, **fresh.domain})
+    dp.ols("y ~ x + z", ROWS, 0.5, ledger=ledger)
