@@ -24,10 +24,12 @@ from dpstats.ledger.accounts import HOLDOUT, read_books
 from dpstats.ledger.spender import Part, Spender
 from dpstats.privacy.randomness import random_source
 from dpstats.quiet import fail_closed, hide_frames
+from dpstats.wording import joined
 
 Side = Literal["train", "test"]
 SIDES: tuple[Side, Side] = ("train", "test")
 NAMES: dict[Side, str] = {"train": "training", "test": "test"}
+MOST_SHOWN = 3  # columns that are named where a holdout is printed
 
 
 @dataclass(frozen=True)
@@ -170,7 +172,8 @@ class Holdout:
     by: tuple[str, ...]
 
     def __repr__(self) -> str:
-        return f"<Holdout: about {self.share:g} of the rows for testing, by {len(self.by)} columns>"
+        named = joined(self.by) if len(self.by) <= MOST_SHOWN else f"{len(self.by)} columns"
+        return f"<Holdout: about {self.share:g} of the rows for testing, by {named}>"
 
     def __getstate__(self) -> Any:
         """Refuse to be pickled: the rows would go along."""
@@ -234,7 +237,7 @@ def holdout(
     >>> domain = {"x": (0, 1), "y": (0, 1)}
     >>> split = dp.holdout(rows, 0.3)
     >>> split
-    <Holdout: about 0.3 of the rows for testing, by 2 columns>
+    <Holdout: about 0.3 of the rows for testing, by x and y>
     >>> fit = dp.ols("y ~ x", split.train, eps=1.0, domain=domain)
     """
     chance = check_fraction("share", share)

@@ -150,8 +150,9 @@ class Ledger(Spender):
             The analyst, as named by `Spender.signed`; None sets the quota of each analyst without an own quota, and of
             all charges without a name together.
         eps, delta : float
-            eps may be 0: nothing may be spent. With a delta of 0 calls that have a delta are refused. With zCDP
-            composition the quota is converted to rho at its own delta, so that it allows less eps than it names.
+            eps may be 0: nothing may be spent. With a delta of 0 calls that spend a delta are refused; those
+            whose guarantee has none, as many a fit with ``delta=``, are not. With zCDP composition the quota is
+            converted to rho at its own delta, so that it allows less eps than it names.
 
         Raises
         ------

@@ -77,12 +77,19 @@ def header_table(plan: PlanFacts, observations: str, figures: Sequence[str] = ()
         ("Certified:", "yes" if guarantee.certified else "NO"),
         ("Proof:", cite_proof(guarantee.basis) if guarantee.certified else "none"),
         ("Noise:", plan.objective.law_name),
-        ("No. Persons:" if plan.counts is not None and plan.counts.persons else "No. Observations:", observations),
+        (_counted(plan), observations),
     ]
     for name, fact in auxiliary_facts(plan):
         left.append((name, shorten(fact, 18)))
         right.append(("", ""))
     return paired_facts(title, left, right)
+
+
+def _counted(plan: PlanFacts) -> str:
+    """What the number in the header is of; where that of all persons is public, not theirs."""
+    if plan.counts is None or not plan.counts.persons:
+        return "No. Observations:"
+    return "Persons Used:" if plan.guarantee.adjacency == "replace_one" else "No. Persons:"
 
 
 def banner(guarantee: Guarantee) -> list[str]:

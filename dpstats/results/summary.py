@@ -166,7 +166,7 @@ def summarize(
 def heading(results: ReleasedModel) -> list[str]:
     """The lines above the coefficients: a banner if there is no guarantee, the model, and what it is about."""
     plan = results.plan
-    facts = [modelled_level(plan), f"{plan.family.link} link", f"{counted_name(results)}: {rows_text(results)}"]
+    facts = [modelled_level(plan), f"{plan.family.link} link", f"{counted_title(results)}: {rows_text(results)}"]
     if (cap := capped_at(plan)) is not None:
         facts.append(f"residuals capped at {in_units(cap)}")
     if plan.guarantee.unit is not None:
@@ -329,6 +329,13 @@ def counted_name(results: ReleasedModel) -> str:
     """What the number in `rows_text` is of."""
     counts = results.plan.counts
     return "rows" if counts is None or results.nobs is not None else counts.of
+
+
+def counted_title(results: ReleasedModel) -> str:
+    """`counted_name`, where a reader may take it for the number of all persons, which is public."""
+    name = counted_name(results)
+    public = results.guarantee.adjacency == "replace_one"
+    return f"{name} with a complete row" if name == "persons" and public else name
 
 
 def budget_line(results: ReleasedModel) -> str:

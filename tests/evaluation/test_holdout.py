@@ -245,6 +245,7 @@ def test_no_partition_may_pass_for_a_holdout(ledger: dp.Ledger) -> None:
 def test_a_holdout_keeps_its_rows_to_itself() -> None:
     split = dp.holdout(frame(123), 0.3, seed=1)
     assert repr(split) == "<Holdout: about 0.3 of the rows for testing, by 4 columns>"
+    assert repr(dp.holdout(frame(123), 0.3, by="id")) == "<Holdout: about 0.3 of the rows for testing, by id>"
     assert "123" not in repr((split, split.train, split.test))
     with pytest.raises(DataError, match="pickled"):
         pickle.dumps(split)

@@ -114,6 +114,16 @@ def test_a_budget_is_no_eps(path: str, data: pd.DataFrame) -> None:
         dp.ols("y ~ x", data, eps=ledger.remaining, ledger=ledger)  # type: ignore[arg-type]
 
 
+def test_a_quota_without_delta_refuses_calls_that_spend_one_alone(path: str, data: pd.DataFrame) -> None:
+    with dp.Ledger.open(path) as ledger:
+        ledger.set_quota("Ada", 5.0)
+        ada = ledger.signed("Ada")
+        dp.ols("y ~ x", data, 1.0, delta=1e-6, ledger=ada)
+        assert ledger.entries()["delta"].eq(0.0).all()
+        with pytest.raises(BudgetExceeded, match="delta"):
+            dp.ols("y ~ x", data, 1.0, delta=1e-6, noise="gaussian", ledger=ada)
+
+
 def test_bought_ranges_are_for_the_ledgers_columns(path: str, data: pd.DataFrame) -> None:
     dp.buy_ranges(data, ["x"], 1.0, ledger=path)
     with pytest.raises(LedgerError, match="'z'"):

@@ -227,6 +227,16 @@ class TestCalls:
         checked = dp.check(FORMULA, frame, DOMAIN, 0.5, family="binomial", adjacency="replace_one", unit="who")
         assert checked.nobs is None
 
+    def test_the_title_says_which_persons_have_a_noisy_number(self) -> None:
+        """That of all persons is public under replace_one, that of persons with a complete row is not."""
+        for adjacency, named, header in (
+            ("replace_one", "persons with a complete row: about ", "Persons Used:"),
+            ("add_remove", "persons: about ", "No. Persons:"),
+        ):
+            fit = dp.logit(FORMULA, data(400), 4.0, domain=DOMAIN, unit="who", adjacency=adjacency, seed=1)
+            assert named in str(fit.summary())
+            assert header in fit.summary(full=True).as_text()
+
     @pytest.mark.parametrize(
         "arguments",
         [
