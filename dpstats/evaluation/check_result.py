@@ -152,7 +152,7 @@ TOTAL_NAMES = {
 """What a summary calls the rows of `totals`."""
 
 MOST_NAMES = 6
-RARE_REFERENCE = 0.1  # of the commonest level: a rarer reference widens the errors of all levels
+RARE_REFERENCE = 0.1  # of the commonest level, where noise may be all of its rows; else a tenth of that
 """A note names so many columns; of more it tells the number."""
 
 PART_NAMES = {1: "an eighth", 2: "a quarter"}  # of a range, by the number of `PARTS`
@@ -339,7 +339,7 @@ class Check(Released):
         return [*first, *faults, *self._rare_references(), *placed]
 
     def _rare_references(self) -> list[str]:
-        """The factors whose first level, from which the others are measured, may have no row, and others have many."""
+        """The factors whose first level, from which the others are measured, has few rows or none."""
         terms = {one.code for term in parse(self.formula).terms for one in term}
         sentences = []
         for place in self.places:
@@ -347,14 +347,15 @@ class Check(Released):
                 continue
             first, *others = self._counts_at(place)
             most = max(first, 0.0) + LIKELY_SDS * self.place_err
-            if first >= LIKELY_SDS * self.place_err or most > RARE_REFERENCE * max(others, default=0.0):
+            rare = RARE_REFERENCE if first < LIKELY_SDS * self.place_err else RARE_REFERENCE / 10
+            if most > rare * max(others, default=0.0):
                 continue
             if (self.table.loc[self.table["column"] == place.column, "advice"] != "").any():
                 continue  # its levels are spelt in another way, perhaps
             sentences.append(
-                f"the first level of `{place.column}`, {place.names[0]!r}, is the reference and is not above the "
-                f"noise: about {max(first, 0.0):,.0f} rows (s.d. {self.place_err:,.0f}). Declare a frequent level "
-                f"first, or write C({place.column}, Treatment('a frequent level'))"
+                f"the first level of `{place.column}`, {place.names[0]!r}, is the reference and has few rows or "
+                f"none: about {max(first, 0.0):,.0f} (s.d. {self.place_err:,.0f}). Declare a frequent level first, or "
+                f"write C({place.column}, Treatment('a frequent level'))"
             )
         return sentences
 

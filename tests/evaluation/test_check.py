@@ -690,7 +690,7 @@ def test_a_reference_level_that_hardly_any_row_has_is_named() -> None:
     domain = {"x": (0, 1), "y": (0, 1), "g": ["a", "b", "c"]}
     for term in ("g", "C(g)"):
         (found,) = dp.check(f"y ~ x + {term}", rows, domain, 0.5, family="gaussian", seed=2).findings
-        assert found.startswith("the first level of `g`, 'a', is the reference and is not above the noise: about ")
+        assert found.startswith("the first level of `g`, 'a', is the reference and has few rows or none: about ")
         assert found.endswith("Declare a frequent level first, or write C(g, Treatment('a frequent level'))")
     for formula, levels in (
         ("y ~ x + C(g, Treatment('b'))", "abc"),
@@ -699,6 +699,9 @@ def test_a_reference_level_that_hardly_any_row_has_is_named() -> None:
     ):
         known = {**domain, "g": list(levels)}
         assert dp.check(formula, rows, known, 0.5, family="gaussian", seed=2).findings == []
+    few = {**rows, "g": np.where(np.arange(8_000) < 15, "a", rows["g"])}
+    (found,) = dp.check("y ~ x + g", few, domain, 5.0, family="gaussian", seed=2).findings
+    assert "has few rows or none: about 1" in found
     # Where eps does not tell a rare level from others, nothing is claimed.
     assert not any("is the reference" in one for one in dp.check("y ~ x + g", rows, domain, 0.003, seed=2).findings)
 
