@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from itertools import pairwise
-from typing import Any, NamedTuple, Self
+from typing import Any, Literal, NamedTuple, Self
 
 import numpy as np
 import pandas as pd
@@ -144,6 +144,15 @@ CLIPPED_SHARE = 0.005  # ranges are meant to clip a smaller share of the rows
 LEAST_OUTSIDE, MOST_OUTSIDE = 0.05, 0.3
 """A range is too wide if a share up to the first lies outside a part of it, and certainly no more than the second."""
 
+CLIPS = "a range that clips counts biases every coefficient"
+
+COUNT_LIMITS = {
+    "bought": f"A fit buys a limit for counts by itself, so a narrower range gains little, and {CLIPS}",
+    "declared": f"A fit of this family buys no limit for counts: declare the largest count to expect; {CLIPS}",
+    "y_max": "A fit of this family clips counts to its y_max, which decides the noise: a narrower range gains nothing",
+}
+"""What a narrower range of a count does, by what limits counts in a fit."""
+
 TOTAL_NAMES = {
     "rows": "rows in all",
     "complete": "complete: a fit uses them, clipped or not",
@@ -204,6 +213,8 @@ class Check(Released):
         lattice of the noise.
     count : bool
         Whether the response is a count.
+    count_limit : {"bought", "declared", "y_max"}
+        What limits counts in a fit: a limit that it buys, the declared range, or the `y_max` of the family.
     advice : tuple of str
         What was probably not meant, by the formula, the Domain and the names of the columns alone.
     absorbed : str or None
@@ -235,7 +246,8 @@ class Check(Released):
     places: tuple[ColumnHistogram, ...] = ()
     at: NDArray[np.float64] = field(default_factory=lambda: np.zeros(0))
     steps: tuple[int, ...] = (1, 1, 1, 1)
-    count: bool = False  # whether the response is a count, whose greatest one a fit buys unasked
+    count: bool = False  # whether the response is a count
+    count_limit: Literal["bought", "declared", "y_max"] = "bought"
     advice: tuple[str, ...] = ()  # what the formula, the Domain and the names of columns tell alone
     absorbed: str | None = None
     trimmable: tuple[str, ...] = ()
@@ -490,10 +502,7 @@ class Check(Released):
                     "may be far too wide. "
                 )
                 if is_response and self.count:
-                    return [
-                        f"{found}A fit buys a limit for counts by itself, so a narrower range gains little, and one "
-                        "that clips counts biases every coefficient"
-                    ]
+                    return [f"{found}{COUNT_LIMITS[self.count_limit]}"]
                 # Where no row lies outside an eighth, it may be eight times too wide or a thousand times.
                 typed = ""
                 if width == 1 and outside <= max(CLIPPED_SHARE * total, CERTAIN_SDS * noise):
@@ -678,7 +687,10 @@ class Check(Released):
         return f"<Check: {self.formula if len(self.formula) < 50 else 'formula'}; {self.guarantee}>"
 
     def to_dict(self) -> dict[str, Any]:
-        own = {each.name: getattr(self, each.name) for each in fields(self) if each.name != "absorbed"}
+        own = {each.name: getattr(self, each.name) for each in fields(self)}
+        for name, default in (("absorbed", None), ("count_limit", "bought")):
+            if own[name] == default:  # which older files do not tell
+                del own[name]
         return own | {
             "faults": [list(fault.stored) for fault in self.faults],
             "counts": self.counts.tolist(),
@@ -688,7 +700,6 @@ class Check(Released):
             "steps": list(self.steps),
             "advice": list(self.advice),
             "trimmable": list(self.trimmable),
-            **({} if self.absorbed is None else {"absorbed": self.absorbed}),
         }
 
     @classmethod

@@ -6,7 +6,7 @@ import logging
 import operator
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -38,7 +38,7 @@ from dpstats.formula.syntax import absorbed_factor
 from dpstats.ledger import LedgerLike, with_domain
 from dpstats.models.release import Release, check_unit, counted_tables
 from dpstats.models.sources import model_formula
-from dpstats.plan.methods import narrowed_unasked
+from dpstats.plan.methods import buys_greatest_count, narrowed_unasked
 from dpstats.quiet import hide_frames
 
 _log = logging.getLogger("dpstats")
@@ -177,6 +177,7 @@ def check(
             guarantee=guarantee,
             noise=noise.kind,
             count=kind.response == "count",
+            count_limit=_count_limit(kind),
             advice=advised,
             absorbed=absorbed,
             trimmable=() if absorbed is not None else narrowed_unasked(parsed, known),
@@ -193,6 +194,13 @@ def check(
         formula=formula,
         domain=declarations,
     ).run(ledger)
+
+
+def _count_limit(family: Family) -> Literal["bought", "declared", "y_max"]:
+    """What limits counts in a fit of the family; of other families the default."""
+    if family.response != "count" or buys_greatest_count(family):
+        return "bought"
+    return "declared" if getattr(family, "y_max", None) is None else "y_max"
 
 
 def _family_of(formula: str, domain: Domain, absorbed: str | None) -> str:

@@ -187,7 +187,7 @@ def get_family(family: Any, *, of_pieces: bool = False) -> Family:
     name = known_name(family)
     if not isinstance(name, str) or name not in _BY_NAME:
         near = near_miss(name, [*_BY_NAME, *NAMES]) if isinstance(name, str) else None
-        hint = "" if near is None else f", did you mean {near!r}?"
+        hint = "" if near is None else f", did you mean {NAMES.get(near, near)!r}?"
         made = phrase(", or an object such as dp.families.Poisson(y_max=20)", shell="")
         raise ArgumentError(f"family must be one of {sorted(_BY_NAME)}{made}; got {safe_repr(family)}{hint}")
     if name == "negative_binomial" and not isinstance(family, (str, type)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any
@@ -19,9 +19,9 @@ from dpstats.families import Family
 from dpstats.formula import coding
 from dpstats.formula.advice import check_counts, dropped_note, gap_notes, power_notes, uncentred_notes, with_response
 from dpstats.formula.bounds import LEAST, Array, Term, TermBody, term_bodies, unit_term
-from dpstats.formula.expression import Column
+from dpstats.formula.expression import Column, columns_of
 from dpstats.formula.joint_bodies import JointBody, joint_bodies, number_widths
-from dpstats.formula.parse import parse
+from dpstats.formula.parse import Formula, is_logarithm, parse
 from dpstats.formula.patsy_internals import DesignInfo
 from dpstats.formula.reader import ReadableDesign
 from dpstats.formula.response import (
@@ -226,6 +226,7 @@ def _build(formula: str, declared: str, kind: Kind, trials: float | None) -> Des
             *power_notes(parsed, domain),
         ),
         has_gaps=bool(partial),
+        gap_columns=_gap_columns(parsed, partial),
         coding=info,
         encoder=response,
         parsed=parsed,
@@ -243,6 +244,23 @@ def _build(formula: str, declared: str, kind: Kind, trials: float | None) -> Des
     joint = joint_bodies(joined_columns(spec, widths), widths) if len(widths) > 1 else ()
     joint = tuple(stretched_bodies(spec, joint, widths))
     return replace(spec, joint=joint, origin=spec) if joint else spec
+
+
+def _gap_columns(parsed: Formula, partial: Iterable[str]) -> frozenset[str]:
+    """Columns whose ranges decide for which rows an expression of `partial` is not finite.
+
+    The logarithm of a column has none: it is finite above 0, whatever the range, if it is not so everywhere.
+    """
+    factors = [parsed.response, *(factor for term in parsed.terms for factor in term), *parsed.offsets, parsed.weights]
+    nodes = {factor.code: factor.node for factor in factors if factor is not None}
+    found: set[str] = set()
+    for code in partial:
+        node = nodes.get(code)
+        if node is None:  # a sum of several offsets
+            return frozenset(parsed.columns)
+        if not is_logarithm(node):
+            found.update(columns_of(node))
+    return frozenset(found)
 
 
 def _with_spread(body: TermBody, info: DesignInfo, domain: Domain, reach: Array) -> TermBody:

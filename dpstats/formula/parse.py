@@ -17,7 +17,7 @@ from typing import Any
 from dpstats.cached import cached_property
 from dpstats.domain import Domain
 from dpstats.errors import FormulaError
-from dpstats.formula.expression import Apply, Transform, columns_of
+from dpstats.formula.expression import Apply, Column, Node, Transform, columns_of
 from dpstats.formula.patsy_internals import ModelDesc, ParseNode, PatsyError, Term, factor_codes, parse_tree
 from dpstats.formula.syntax import as_python, auxiliary_call, dots, locate, one_at_most, refuse_symbols, share_hint
 from dpstats.formula.translate import STANDS, Factor, compile_factor, first_line
@@ -120,6 +120,13 @@ class Formula:
         )
         nodes = [factor.node for factor in factors if factor is not None]
         return {name for node in nodes if not isinstance(node, Apply) for name in columns_of(node)}
+
+
+def is_logarithm(node: Node) -> bool:
+    """Whether an expression is the natural logarithm of a column as it is."""
+    if not isinstance(node, Apply) or not LOGARITHM.match(node.text):
+        return False
+    return len(node.arguments) == 1 and isinstance(node.arguments[0], Column)
 
 
 def _columns(*factors: Factor | None) -> tuple[str, ...]:

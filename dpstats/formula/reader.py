@@ -438,6 +438,10 @@ CLIPPED_WORDS = {
 """What clipped cells mean for a fit."""
 
 
+CODES = {"below": "-9", "above": "9 or 999", "outside": "-9, 9 or 999"}
+"""Usual codes for missing on either side of a range."""
+
+
 class Fault(NamedTuple):
     """What may be wrong with a row: the column, how, and what was declared of it."""
 
@@ -536,7 +540,7 @@ class Fault(NamedTuple):
             )
         return (
             f"compare the codebook: declare a wider range, or {missing} if the values are codes for missing, such as "
-            f"{-9 if self.kind == 'below' else 999}{self._two_codes}"
+            f"{CODES[self.kind]}{self._two_codes}"
         )
 
     @property

@@ -64,6 +64,7 @@ class ScaledDesign:
     scale: Array
     notes: tuple[str, ...]  # public oddities worth telling the user
     has_gaps: bool = field(repr=False)  # whether an expression is not finite on all of the declared ranges
+    gap_columns: frozenset[str] = field(repr=False)  # whose ranges decide for which rows an expression is not finite
     coding: DesignInfo = field(repr=False)  # of the right-hand side, learned from the Domain
     encoder: Response = field(repr=False)  # bound to the Domain of the response's columns
     parsed: Formula = field(repr=False)

@@ -128,8 +128,8 @@ class PlanFacts:
     def counts_rows_used(self) -> bool:
         """Whether the rows that were counted are those used: no range that was bought afterwards leaves others out.
 
-        A narrower one does. One that was open may drop rows too, or have values for which the formula or its condition
-        has no place.
+        A narrower one does. One that was open may drop rows too, or decide where the formula or its condition has no
+        place: until it is bought a stand-in decides.
         """
         design = self.design
         if self.screening is not None and self.screening.narrowed:
@@ -141,7 +141,7 @@ class PlanFacts:
             return False
         opened = bought.keys() - set(self.trimmed)
         drops = any(bought[name].drops for name in opened)
-        return not (drops or (opened and design.has_gaps) or opened & set(design.parsed.subset_columns))
+        return not (drops or opened & {*design.gap_columns, *design.parsed.subset_columns})
 
     @property
     def df_model(self) -> int:

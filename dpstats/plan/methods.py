@@ -351,8 +351,7 @@ def response_purchase(request: Request, design: PublicDesign) -> ResponsePurchas
     if options.response == "declared" or reason is not None:
         return None
     intervals = caps_for_intervals(request)
-    open_counts = isinstance(request.family, Poisson) and not _capped(request.family)
-    open_counts |= isinstance(request.family, NegativeBinomial) and request.family.alpha is None
+    open_counts = buys_greatest_count(request.family)
     open_width = is_open_quantile(request)
     if not (asked or intervals or open_counts or open_width):
         return None
@@ -474,9 +473,11 @@ def _obstacle(request: Request, design: PublicDesign) -> str | None:
     return None
 
 
-def _capped(family: Family) -> bool:
-    """Whether the analyst has chosen a cap for counts."""
-    return getattr(family, "y_max", None) is not None or getattr(family, "mean_cap", None) is not None
+def buys_greatest_count(family: Family) -> bool:
+    """Whether a fit buys the greatest count unasked: unless the analyst has chosen a cap, or knows alpha."""
+    if isinstance(family, NegativeBinomial):
+        return family.alpha is None
+    return isinstance(family, Poisson) and family.y_max is None and family.mean_cap is None
 
 
 def trimmable(parsed: Formula, domain: Domain, open_ranges: Sequence[str] = ()) -> tuple[str, ...]:

@@ -483,8 +483,9 @@ def dispersion_note(plan: PlanFacts) -> str:
     found = "will be" if plan.response.alpha is None else "was"
     return (
         f"alpha {found} bought for all counts without regard to their columns, and set one standard deviation above "
-        "its estimate. It tends to be too large, so model-based standard errors tend to be too wide; "
-        f"{argument('inference', 'robust')} does not use it, and coefficients are valid for any alpha."
+        "its estimate. It tends to be too large, which may widen model-based standard errors; coefficients are valid "
+        f"for any alpha. {argument('inference', 'robust')} does not use it, but its standard errors are usually wider, "
+        f"up to twice. The alternative is {argument('family', 'poisson')}: its quasi-Poisson errors use no alpha."
     )
 
 

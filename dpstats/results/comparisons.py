@@ -150,7 +150,7 @@ class PrivateRows:
     def _not_bought(self, of_what: str, remedy: str) -> NotReleasedError:
         rows = no_averages(self.plan.request.options, self.plan.design)
         if rows is not None:
-            return NotReleasedError(f"{self.name}{of_what}: averages over the rows are not offered {rows}; {HINT}")
+            return not_offered(self.name, of_what, rows, self.plan.family.link)
         if self.plan.family.link == "identity":
             bought = f"averages over the rows of the fit were not bought: {remedy}"
             return NotReleasedError(f"{self.name}{of_what}: {HINT}; {bought}")
@@ -178,6 +178,14 @@ class PrivateRows:
 
 
 HINT = "newdata= has public rows, at no charge"
+
+
+def not_offered(name: str, of_what: str, rows: str, link: str) -> NotReleasedError:
+    """Why a call has no averages over the rows, and what needs none: ratios of means are coefficients of a log link."""
+    ratios = ""
+    if name == "comparisons" and link == "log":
+        ratios = f"{argument('comparison', 'ratio')} has ratios of means, at no charge, and "
+    return NotReleasedError(f"{name}{of_what}: averages over the rows are not offered {rows}; {ratios}{HINT}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -389,7 +397,7 @@ class Comparer:
         if not chosen:
             barred = no_averages(self.plan.request.options, self.plan.design)
             if barred is not None:
-                raise NotReleasedError(f"comparisons: averages over the rows are not offered {barred}; {HINT}")
+                raise not_offered("comparisons", "", barred, self.plan.family.link)
             named = argument("fitstats_variables")
             raise NotReleasedError(f"comparisons: no factor is a term by itself; {named} buys steps of numbers; {HINT}")
         return chosen

@@ -291,8 +291,7 @@ def rows_text(results: ReleasedModel) -> str:
         return about_rows(counted.value, counted.se)
     if counts is None or counts.rows is None:
         return "private"
-    left_out = _ranges(results).keys() - {KEPT}
-    return counts.shown + BEFORE_RANGES * bool(left_out and not counts.persons)
+    return counts.shown + BEFORE_RANGES * (not counts.persons and not results.plan.counts_rows_used)
 
 
 KEPT = "No narrower range found"

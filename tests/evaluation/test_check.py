@@ -184,11 +184,25 @@ def test_of_a_range_wider_than_a_fit_narrows_the_finding_says_what_to_declare() 
     assert "or buy one in one step: dp.buy_ranges(data, ['x'], eps=0.1, domain={}). Where a ledger stores" in found
 
 
-def test_a_count_that_is_declared_too_wide_is_not_to_be_bought_since_fits_do_so_unasked() -> None:
+@pytest.mark.parametrize(
+    ("family", "told"),
+    [
+        ("poisson", "A fit buys a limit for counts by itself"),
+        ("negative_binomial", "A fit buys a limit for counts by itself"),
+        (dp.families.Poisson(mean_cap=5.0), "declare the largest count to expect"),
+        (dp.families.NegativeBinomial(alpha=1.5), "declare the largest count to expect"),
+        (dp.families.Poisson(y_max=30), "clips counts to its y_max"),
+    ],
+)
+def test_a_count_that_is_declared_too_wide_is_narrowed_only_where_no_fit_does_so_unasked(
+    family: Any, told: str
+) -> None:
     rows = {"x": np.random.default_rng(1).uniform(0, 1, 4_000), "y": np.random.default_rng(2).poisson(1.0, 4_000)}
-    check = dp.check("y ~ x", rows, {"x": (0, 1), "y": (0, 500)}, 2.0, family="poisson", seed=1)
+    domain = {"x": (0, 1), "y": (0, 500)}
+    check = dp.check("y ~ x", rows, domain, 2.0, family=family, seed=1)
     (found,) = check.findings
-    assert found.endswith("one that clips counts biases every coefficient")
+    assert told in found
+    assert ("response" in dp.plan("y ~ x", domain, 1.0, family=family).budget.index) == ("by itself" in told)
     assert dp.Check.from_dict(check.to_dict()).findings == [found]
 
 

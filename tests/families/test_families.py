@@ -332,3 +332,8 @@ class TestNames:
         for values in ({}, {"name": "nope"}, {"name": "binomial", "h": 2.0}):
             with pytest.raises(ArgumentError, match="family"):
                 from_dict(values)
+
+
+def test_a_name_that_is_nearly_one_of_others_is_answered_with_a_name_of_the_list() -> None:
+    with pytest.raises(ArgumentError, match="got 'nb', did you mean 'negative_binomial'"):
+        get_family("nb")

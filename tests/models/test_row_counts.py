@@ -341,7 +341,7 @@ def test_a_wrong_domain_is_the_first_note() -> None:
     fit = dp.ols("y ~ age + x", coded(3_000, 0.15), 1.0, domain=PUBLIC, inference=None, seed=2)
     first, *others = (note for note in fit.notes if "seed" not in note)
     assert "have `age` outside its declared range (18, 90), where they are clipped; the coefficient is" in first
-    drops = 'or dp.Range(low, high, outside="drop") if the values are codes for missing, such as 999'
+    drops = 'or dp.Range(low, high, outside="drop") if the values are codes for missing, such as -9, 9 or 999'
     assert f"compare the codebook: declare a wider range, {drops}" in first
     assert "no standard errors" in others[0]
     with pytest.raises(
@@ -517,6 +517,32 @@ def test_rows_that_a_bought_range_drops_are_not_among_those_used() -> None:
     assert "before ranges were bought" in str(
         dp.glm("y ~ np.sqrt(4 - x)", data, 40.0, inference=None, **open_range).summary()
     )
+
+
+@pytest.mark.parametrize("open_column", ["age", "years", "claims"])
+def test_rows_are_those_used_where_bought_ranges_only_clip(open_column: str) -> None:
+    """Rows with an exposure of 0, whose logarithm is not finite, are not among those counted."""
+    rng = np.random.default_rng(7)
+    data = pd.DataFrame({"age": rng.uniform(18, 80, 8_000), "years": rng.uniform(0.1, 5, 8_000)})
+    data["claims"] = rng.poisson(0.2 * data["years"])
+    data.loc[:399, "years"] = 0.0
+    known = {"age": (18, 80), "years": (0, 5), "claims": (0, 30)}
+    domain = {name: declared for name, declared in known.items() if name != open_column}
+    fit = dp.poisson("claims ~ age", data, 20.0, domain=domain, exposure="years", seed=1, allow_uncertified=True)
+    assert open_column in fit.plan.bought
+    assert "before ranges were bought" not in str(fit.summary())
+    assert fit.glance()["nobs"].item() == pytest.approx(7_600, abs=50)
+
+
+def test_rows_are_not_those_used_where_a_bought_range_decides_on_gaps() -> None:
+    rng = np.random.default_rng(8)
+    data = pd.DataFrame({"x": rng.uniform(-3, 3, 4_000), "z": rng.uniform(0, 1, 4_000)})
+    data["y"] = rng.poisson(1.0, 4_000)
+    kept = {"domain": {"y": (0, 30), "z": (0, 1)}, "inference": None, "seed": 1, "allow_uncertified": True}
+    for formula, used in (("y ~ np.log(x)", True), ("y ~ np.log(z) + x", True), ("y ~ np.log(x + 1)", False)):
+        fit = dp.poisson(formula, data, 20.0, **kept)
+        assert fit.plan.counts_rows_used == used
+        assert ("before ranges were bought" in str(fit.summary())) != used
 
 
 def test_an_error_of_less_than_a_row_is_not_printed_as_none() -> None:

@@ -814,6 +814,20 @@ def test_an_offset_says_shortly_why_no_fit_statistics_are_bought() -> None:
         dp.plan("n ~ x", {"x": (0, 1), "t": (1, 2), "n": (0, 9)}, 1.0, family="poisson", exposure="t", fitstats=0.1)
 
 
+def test_comparisons_beside_an_exposure_name_ratios() -> None:
+    rng = np.random.default_rng(6)
+    data = pd.DataFrame({"x": rng.uniform(0, 1, 4000), "t": rng.uniform(1, 2, 4000)})
+    data["n"] = rng.poisson(data["t"])
+    domain = {"x": (0, 1), "t": (1, 2), "n": (0, 9)}
+    fit = dp.poisson("n ~ x", data, 4.0, domain=domain, exposure="t", seed=1, allow_uncertified=True)
+    for asked in (None, {"x": 0.5}):
+        with pytest.raises(
+            NotReleasedError, match="comparison='ratio' has ratios of means, at no charge, and newdata="
+        ):
+            fit.comparisons(asked)
+    assert np.isfinite(fit.comparisons(comparison="ratio")["estimate"]).all()
+
+
 def test_a_cap_has_four_digits() -> None:
     assert [in_units(size) for size in (674_999.0, 12_345.6, 1234.5, 0.12345)] == [
         "675,000",
