@@ -17,10 +17,10 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
+from dpstats import writing
 from dpstats.cli import main
 from dpstats.cli.shared import read_domain
 from dpstats.errors import DomainError
-from dpstats.results import stored
 
 ROWS = 3173
 
@@ -546,13 +546,13 @@ def test_what_was_paid_for_is_kept_where_the_disk_is_full(
     paid = [*commands[command], "--ledger", "adult.ledger"]
     assert main([*FIT, "rows.csv", *LOGIT, "--domain", "adult.yaml", "--output", "first.json"]) == 0
     capfd.readouterr()
-    whole_file = stored.whole_file
+    whole_file = writing.whole_file
 
     def filled_up(path: Path) -> AbstractContextManager[IO[bytes]]:
         return whole_file(path) if elsewhere and path.name != "f.json" else full(path, "")
 
     with monkeypatch.context() as patch:
-        patch.setattr(stored, "whole_file", filled_up)
+        patch.setattr(writing, "whole_file", filled_up)
         assert main([*paid, "--output", "f.json"]) == 6
     shown = capfd.readouterr()
     assert "====" in shown.out
