@@ -179,6 +179,13 @@ FORECAST_NOTES = (
 )
 
 
+DESCRIBED_NOTES = (
+    "std error is the forecast for rows as described, lower that of the median fit; at least 95 of 100 fits are "
+    "expected to stay below upper, if the description is right. sampling is without privacy.",
+    "finite is the chance that an error is finite; an upper of inf means that more than 5 of 100 fits have none.",
+)
+
+
 def _forecast_text(table: pd.DataFrame, rows: str) -> Summary:
     """A forecast of standard errors of so many rows or persons, as a table."""
     chances = ("identified", "identified_upper")
@@ -190,7 +197,7 @@ def _forecast_text(table: pd.DataFrame, rows: str) -> Summary:
     title = f"Standard errors forecast for {rows}"
     return Summary(
         [full_width(headers, lines, [10, 10, 10, 10, 8, 10], title=title)],
-        (*FORECAST_NOTES, *filter(None, [table.attrs["note"]])),
+        (*(DESCRIBED_NOTES if table.attrs.get("described") else FORECAST_NOTES), *filter(None, [table.attrs["note"]])),
     )
 
 

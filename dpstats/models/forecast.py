@@ -190,7 +190,7 @@ class Forecast:
         pairs = isinstance(self.coefficients[0], tuple)
         index = pd.MultiIndex.from_tuples(self.coefficients) if pairs else self.coefficients
         table = ForecastFrame(columns, index=index)
-        table.attrs["note"] = self.assumption
+        table.attrs |= {"note": self.assumption, "described": self.known}
         return table
 
     @property

@@ -302,6 +302,10 @@ def test_what_messages_name_prints_forecasts_and_errors(folder: Path, capfd: pyt
     paid = {row["errors"] for row in usual["by_rows"] if f"{row['rows']:,} rows" == usual["budget_for"]}
     bought = sum(row["eps"] for row in usual["budget"] if "standard errors" in str(row["buys"]))
     assert (bought == 0) == (paid == {"none"})
+    described = ["--typical", "age=[54,18]", "--typical", "income=0.2"]
+    for typical, words in (([], "off-centre numbers"), (described, "rows as described, lower that of the median fit")):
+        assert main(["plan", *model, "--rows", "5000", *typical]) == 0
+        assert words in " ".join(capfd.readouterr().out.split())
     assert main(["plan", *model, "--rows", "0"]) == 1
     assert main(["fit", model[0], "rows.parquet", *model[1:], "--output", "kept.json"]) == 0
     capfd.readouterr()
