@@ -109,6 +109,10 @@ CERTAIN_SDS = 4.0
 NINE_OF_TEN_SDS = 1.2
 """So many more and nine of ten counts are above that."""
 
+ALONE = 2.5
+"""A code is named that has more rows than the rest of its part and those next to it, or so many times those of its
+part: at the end of a range that values fill the highest of all values has fewer (99 hours a week in Adult 1.5 times)."""
+
 PROBABLE_SDS = 1.0
 """By so many standard deviations of noise a code must have more rows than the values near it, which are few."""
 
@@ -178,8 +182,13 @@ def _widened(ends: Sequence[float], start: int, share: float) -> tuple[float, fl
 
 def _parts_near(place: ColumnHistogram, code: float) -> slice:
     """The part of a range that a code lies in and those next to it: at an end there are two, elsewhere three."""
-    part = int(np.searchsorted(place.ends[1:-1], code, side="right"))
+    part = _part_of(place, code)
     return slice(max(part - 1, 0), min(part + 2, PARTS))
+
+
+def _part_of(place: ColumnHistogram, code: float) -> int:
+    """The part of a range that a code lies in."""
+    return int(np.searchsorted(place.ends[1:-1], code, side="right"))
 
 
 def _listed(columns: Sequence[str]) -> str:
@@ -439,13 +448,15 @@ class Check(Released):
         return f"; levels not clearly above the noise: {', '.join(missing)}" if certain and missing else ""
 
     def _missing_codes(self, place: ColumnHistogram) -> list[str]:
-        """The codes that certainly have rows, probably more than all else in their part and those next to it."""
+        """The codes that certainly have rows, probably more than all else near: see `ALONE`."""
         counts = self._counts_at(place)
         sentences = []
         for code, count in zip(place.codes, counts[PARTS:], strict=True):
             near = counts[_parts_near(place, code)]
             most = max(float(near.sum()), 0.0) + PROBABLE_SDS * self._beside_err(len(near))
-            if count < max(CERTAIN_SDS * self.code_err, most):
+            within = ALONE * max(float(counts[_part_of(place, code)]), 0.0)
+            within += PROBABLE_SDS * math.hypot(self.code_err, ALONE * self.place_err)
+            if count < max(CERTAIN_SDS * self.code_err, min(most, within)):
                 continue
             sentences.append(
                 f"about {count:,.0f} (s.d. {self.code_err:,.0f}) of {self._rows_text} have `{place.column}` "

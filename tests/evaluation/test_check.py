@@ -463,6 +463,16 @@ def test_an_exposure_of_zero_is_named() -> None:
     assert "are lost to `(formula)`: the exposure km is not above 0, or " in found.findings[0]
 
 
+@pytest.mark.parametrize(("coded", "named"), [(0.06, True), (0.0, False)])
+def test_a_code_at_the_end_of_a_range_that_values_fill_is_named(coded: float, named: bool) -> None:
+    """It has more rows than the rest of its eighth, and fewer than the next eighth; whole numbers up to it are none."""
+    random = np.random.default_rng(0)
+    score = np.where(random.random(8000) < coded, 99, random.normal(60, 15, 8000).clip(0, 99).round())
+    data = {"score": score, "y": random.integers(0, 2, 8000)}
+    check = dp.check("y ~ score", data, {"score": (0, 100), "y": [0, 1]}, 1.0, family="binomial", seed=0)
+    assert any("equal to 99" in finding for finding in check.findings) == named
+
+
 def test_a_code_of_one_column_hides_no_range_of_another() -> None:
     """A fifth of the rows have a code and lie in no eighth of the other columns."""
     data = with_codes().assign(score=np.where(np.arange(4000) % 5 == 0, -9, 60))
