@@ -111,7 +111,7 @@ NINE_OF_TEN_SDS = 1.2
 
 ALONE = 2.5
 """A code is named that has more rows than the rest of its part and those next to it, or so many times those of its
-part: at the end of a range that values fill the highest of all values has fewer (99 hours a week in Adult 1.5 times)."""
+part: at the end of a range that values fill the highest of all values has fewer (99 hours a week in Adult: 1.5)."""
 
 PROBABLE_SDS = 1.0
 """By so many standard deviations of noise a code must have more rows than the values near it, which are few."""
