@@ -5,16 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from itertools import pairwise
-from typing import Any, Literal, NamedTuple, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.data import Table
-from dpstats.domain import Levels, Range
+from dpstats.evaluation.column_histograms import PARTS, ColumnHistogram, is_code, part_of, parts_near
 from dpstats.formula.parse import parse
 from dpstats.formula.reader import DROPS, FORMULA, OPEN, TYPICAL, Fault
 from dpstats.frames import WideFrame
@@ -26,82 +24,6 @@ from dpstats.summaries import WIDTH, Summary, full_width
 from dpstats.wording import argument, joined, phrase, sentence
 
 USUAL_EPS = 1.0  # where a fit of so much narrows ranges by itself, no more is advised
-PARTS = 8  # equal parts into which a range is divided
-MOST_LEVELS = 24  # columns with more levels are not counted by level
-PLACE_SHARE = 0.75  # of the weight of a row without a fault goes to its places
-
-
-class ColumnHistogram(NamedTuple):
-    """A column whose rows are counted by where they lie."""
-
-    column: str
-    names: tuple[str, ...]  # Of its levels, or of the parts of its range and then the codes
-    ends: tuple[float, ...]  # Of the parts of a range, one more than these; empty for levels
-    codes: tuple[float, ...] = ()  # Values counted apart from the part that they lie in
-
-    @classmethod
-    def from_stored(cls, column: str, names: Sequence[str], ends: Sequence[float], codes: Sequence[float] = ()) -> Self:
-        """Read what a check saved; older files lack the outer ends of a range, which follow from its names."""
-        if ends and len(ends) < len(names) - len(codes):
-            ends = [float(names[0].split(" to ")[0]), *ends, float(names[-1].split(" to ")[1])]
-        return cls(column, tuple(names), tuple(ends), tuple(codes))
-
-
-def column_histograms(facts: Mapping[str, Range | Levels | None]) -> tuple[ColumnHistogram, ...]:
-    """The columns to count, from public facts: those of few levels, and ranges of more than a few codes."""
-    histograms = []
-    for name, fact in facts.items():
-        if isinstance(fact, Levels) and 2 <= len(fact.values) <= MOST_LEVELS:
-            histograms.append(ColumnHistogram(name, tuple(map(str, fact.values)), ()))
-        elif isinstance(fact, Range) and not _few_codes(fact):
-            ends = np.linspace(*fact.interval, PARTS + 1)
-            parts = [f"{low:.4g} to {high:.4g}" for low, high in pairwise(ends)]
-            codes = [f"exactly {code:g}" for code in fact.missing_codes]
-            histograms.append(ColumnHistogram(name, (*parts, *codes), tuple(ends.tolist()), fact.missing_codes))
-    return tuple(histograms)
-
-
-def _few_codes(fact: Range) -> bool:
-    """Whether a range is that of a few whole numbers, such as bool."""
-    low, high = fact.interval
-    return all(float(end).is_integer() for end in (low, high)) and high - low < PARTS
-
-
-def steps_per_place(places: Sequence[ColumnHistogram], steps: int) -> int:
-    """The steps that a row without a fault, and without a code, adds to each of its places."""
-    return int(PLACE_SHARE * steps) // len(places) if places else 0
-
-
-def code_flags(table: Table, places: Sequence[ColumnHistogram]) -> NDArray[np.bool_]:
-    """Which rows have which code, shape (r, codes of all places)."""
-    coded = [table.column(place.column).numbers() == code for place in places for code in place.codes]
-    return np.column_stack(coded) if coded else np.zeros((table.rows, 0), dtype=np.bool_)
-
-
-def count_places(
-    table: Table,
-    counted: NDArray[np.bool_],
-    places: Sequence[ColumnHistogram],
-    facts: Mapping[str, Range | Levels | None],
-) -> NDArray[np.int64]:
-    """How many of the rows marked `counted`, shape (r,), which have no code, lie at each place, shape (places,)."""
-    counts = []
-    for place in places:
-        cells, fact = table.column(place.column), facts[place.column]
-        if isinstance(fact, Levels):
-            codes = np.asarray(cells.codes(fact.code_of()))
-        else:
-            codes = np.searchsorted(np.array(place.ends[1:-1]), cells.numbers(), side="right")
-        counts.append(np.bincount(codes[counted], minlength=len(place.names)))
-    return np.concatenate(counts).astype(np.int64) if counts else np.zeros(0, dtype=np.int64)
-
-
-def is_code(places: Sequence[ColumnHistogram]) -> NDArray[np.bool_]:
-    """Which of all places are codes, shape (places,)."""
-    return np.array(
-        [at >= len(one.names) - len(one.codes) for one in places for at in range(len(one.names))], dtype=bool
-    )
-
 
 CERTAIN_SDS = 4.0
 """A figure counts as certain from so many standard deviations of its noise; noise alone passes once in 600 figures."""
@@ -140,8 +62,9 @@ NORMAL_LOSS, USUAL_LOSS = 0.0027, 0.004
 """The share of its rows that a normal column has beyond 3 sd, and that of one which is not far from normal."""
 
 LARGE_LOSS, MOST_LOSING = 0.05, 3
-NEARLY_ALL = 0.9  # of the complete rows: no codes for missing are as frequent
 """From so large a share on lost rows are added up over columns; the columns that lose most are named."""
+
+NEARLY_ALL = 0.9  # of the complete rows: no codes for missing are as frequent
 
 CLIPPED_SHARE = 0.005  # ranges are meant to clip a smaller share of the rows
 
@@ -165,8 +88,9 @@ TOTAL_NAMES = {
 """What a summary calls the rows of `totals`."""
 
 MOST_NAMES = 6
-RARE_REFERENCE = 0.1  # of the commonest level, where noise may be all of its rows; else a tenth of that
 """A note names so many columns; of more it tells the number."""
+
+RARE_REFERENCE = 0.1  # of the commonest level, where noise may be all of its rows; else a tenth of that
 
 PART_NAMES = {1: "an eighth", 2: "a quarter"}  # of a range, by the number of `PARTS`
 LEAST_VISIBLE_SHARE = 0.1  # a check that misses faults of this share of the rows says little
@@ -178,17 +102,6 @@ def _widened(ends: Sequence[float], start: int, share: float) -> tuple[float, fl
     width = (1 + 2 * share) * part
     low = min(max(ends[start] - share * part, first), last - width)
     return low, low + width
-
-
-def _parts_near(place: ColumnHistogram, code: float) -> slice:
-    """The part of a range that a code lies in and those next to it: at an end there are two, elsewhere three."""
-    part = _part_of(place, code)
-    return slice(max(part - 1, 0), min(part + 2, PARTS))
-
-
-def _part_of(place: ColumnHistogram, code: float) -> int:
-    """The part of a range that a code lies in."""
-    return int(np.searchsorted(place.ends[1:-1], code, side="right"))
 
 
 def _listed(columns: Sequence[str]) -> str:
@@ -452,9 +365,9 @@ class Check(Released):
         counts = self._counts_at(place)
         sentences = []
         for code, count in zip(place.codes, counts[PARTS:], strict=True):
-            near = counts[_parts_near(place, code)]
+            near = counts[parts_near(place, code)]
             most = max(float(near.sum()), 0.0) + PROBABLE_SDS * self._beside_err(len(near))
-            within = ALONE * max(float(counts[_part_of(place, code)]), 0.0)
+            within = ALONE * max(float(counts[part_of(place, code)]), 0.0)
             within += PROBABLE_SDS * math.hypot(self.code_err, ALONE * self.place_err)
             if count < max(CERTAIN_SDS * self.code_err, min(most, within)):
                 continue
@@ -681,7 +594,7 @@ class Check(Released):
         """From how many rows on a code within a range is seen, which takes more."""
         if not self._codes:
             return ""
-        near = [_parts_near(place, code) for place in self.places for code in place.codes]
+        near = [parts_near(place, code) for place in self.places for code in place.codes]
         most = max(part.stop - part.start for part in near)
         likely = max((CERTAIN_SDS + 1) * self.code_err, SEEN_SDS * self._beside_err(most))
         codes = ", ".join(self._codes[:MOST_NAMES]) + (", ..." if len(self._codes) > MOST_NAMES else "")

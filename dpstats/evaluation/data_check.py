@@ -17,8 +17,8 @@ from dpstats.data import Rows, Table, as_table, slices
 from dpstats.data.columns import usable_kind
 from dpstats.domain import Domain, Levels, Range
 from dpstats.errors import ArgumentError
-from dpstats.evaluation.check_result import (
-    Check,
+from dpstats.evaluation.check_result import Check
+from dpstats.evaluation.column_histograms import (
     ColumnHistogram,
     code_flags,
     column_histograms,

@@ -19,7 +19,7 @@ import dpstats as dp
 from dpstats.data import as_table
 from dpstats.domain import Range
 from dpstats.errors import DomainError
-from dpstats.evaluation.check_result import column_histograms, is_code
+from dpstats.evaluation.column_histograms import column_histograms, is_code
 from dpstats.evaluation.data_check import STEPS, count_faults, shared_steps
 from dpstats.formula.parse import parse
 from dpstats.formula.reader import possible_faults

@@ -15,7 +15,7 @@ import dpstats as dp
 from dpstats.data import PackedRows, as_table
 from dpstats.domain import Domain, Levels, Range
 from dpstats.evaluation import histograms as blocks_module
-from dpstats.evaluation.check_result import column_histograms
+from dpstats.evaluation.column_histograms import column_histograms
 from dpstats.evaluation.data_check import STEPS as CHECK_STEPS
 from dpstats.evaluation.data_check import count_faults, shared_steps
 from dpstats.evaluation.histograms import STEPS, Grid, Histogram

@@ -16,7 +16,7 @@ from dpstats.data import as_table
 from dpstats.domain import Domain
 from dpstats.errors import DataError, LedgerError, MismatchError
 from dpstats.evaluation import data_check
-from dpstats.evaluation.check_result import column_histograms
+from dpstats.evaluation.column_histograms import column_histograms
 from dpstats.evaluation.data_check import STEPS, count_faults
 from dpstats.evaluation.integer_noise import choose_noise
 from dpstats.families import Gaussian

@@ -1,0 +1,100 @@
+"""Where the rows without a fault lie, column by column: levels, eighths of ranges, and codes for missing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import pairwise
+from typing import NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dpstats.data import Table
+from dpstats.domain import Levels, Range
+
+PARTS = 8  # equal parts into which a range is divided
+MOST_LEVELS = 24  # columns with more levels are not counted by level
+PLACE_SHARE = 0.75  # of the weight of a row without a fault goes to its places
+
+
+class ColumnHistogram(NamedTuple):
+    """A column whose rows are counted by where they lie."""
+
+    column: str
+    names: tuple[str, ...]  # Of its levels, or of the parts of its range and then the codes
+    ends: tuple[float, ...]  # Of the parts of a range, one more than these; empty for levels
+    codes: tuple[float, ...] = ()  # Values counted apart from the part that they lie in
+
+    @classmethod
+    def from_stored(cls, column: str, names: Sequence[str], ends: Sequence[float], codes: Sequence[float] = ()) -> Self:
+        """Read what a check saved; older files lack the outer ends of a range, which follow from its names."""
+        if ends and len(ends) < len(names) - len(codes):
+            ends = [float(names[0].split(" to ")[0]), *ends, float(names[-1].split(" to ")[1])]
+        return cls(column, tuple(names), tuple(ends), tuple(codes))
+
+
+def column_histograms(facts: Mapping[str, Range | Levels | None]) -> tuple[ColumnHistogram, ...]:
+    """The columns to count, from public facts: those of few levels, and ranges of more than a few codes."""
+    histograms = []
+    for name, fact in facts.items():
+        if isinstance(fact, Levels) and 2 <= len(fact.values) <= MOST_LEVELS:
+            histograms.append(ColumnHistogram(name, tuple(map(str, fact.values)), ()))
+        elif isinstance(fact, Range) and not _few_codes(fact):
+            ends = np.linspace(*fact.interval, PARTS + 1)
+            parts = [f"{low:.4g} to {high:.4g}" for low, high in pairwise(ends)]
+            codes = [f"exactly {code:g}" for code in fact.missing_codes]
+            histograms.append(ColumnHistogram(name, (*parts, *codes), tuple(ends.tolist()), fact.missing_codes))
+    return tuple(histograms)
+
+
+def _few_codes(fact: Range) -> bool:
+    """Whether a range is that of a few whole numbers, such as bool."""
+    low, high = fact.interval
+    return all(float(end).is_integer() for end in (low, high)) and high - low < PARTS
+
+
+def steps_per_place(places: Sequence[ColumnHistogram], steps: int) -> int:
+    """The steps that a row without a fault, and without a code, adds to each of its places."""
+    return int(PLACE_SHARE * steps) // len(places) if places else 0
+
+
+def code_flags(table: Table, places: Sequence[ColumnHistogram]) -> NDArray[np.bool_]:
+    """Which rows have which code, shape (r, codes of all places)."""
+    coded = [table.column(place.column).numbers() == code for place in places for code in place.codes]
+    return np.column_stack(coded) if coded else np.zeros((table.rows, 0), dtype=np.bool_)
+
+
+def count_places(
+    table: Table,
+    counted: NDArray[np.bool_],
+    places: Sequence[ColumnHistogram],
+    facts: Mapping[str, Range | Levels | None],
+) -> NDArray[np.int64]:
+    """How many of the rows marked `counted`, shape (r,), which have no code, lie at each place, shape (places,)."""
+    counts = []
+    for place in places:
+        cells, fact = table.column(place.column), facts[place.column]
+        if isinstance(fact, Levels):
+            codes = np.asarray(cells.codes(fact.code_of()))
+        else:
+            codes = np.searchsorted(np.array(place.ends[1:-1]), cells.numbers(), side="right")
+        counts.append(np.bincount(codes[counted], minlength=len(place.names)))
+    return np.concatenate(counts).astype(np.int64) if counts else np.zeros(0, dtype=np.int64)
+
+
+def is_code(places: Sequence[ColumnHistogram]) -> NDArray[np.bool_]:
+    """Which of all places are codes, shape (places,)."""
+    return np.array(
+        [at >= len(one.names) - len(one.codes) for one in places for at in range(len(one.names))], dtype=bool
+    )
+
+
+def parts_near(place: ColumnHistogram, code: float) -> slice:
+    """The part of a range that a code lies in and those next to it: at an end there are two, elsewhere three."""
+    part = part_of(place, code)
+    return slice(max(part - 1, 0), min(part + 2, PARTS))
+
+
+def part_of(place: ColumnHistogram, code: float) -> int:
+    """The part of a range that a code lies in."""
+    return int(np.searchsorted(place.ends[1:-1], code, side="right"))
