@@ -13,7 +13,10 @@ from benchmarks.methods import screening
 @pytest.mark.parametrize(("eps", "mark"), [(0.3, 0.26), (1.0, 0.31)])
 def test_sparse_logistic_regression_on_500_columns(eps: float, mark: float) -> None:
     """The means are .313 and .333, of draws .023 and .006 apart (24 and 8 draws); the first has a few poor draws."""
-    fits = {"formula": screening.by_formula(eps, screen=screening.KEPT, seed=0), "exact": screening.maximum_likelihood(5)}
+    fits = {
+        "formula": screening.by_formula(eps, screen=screening.KEPT, seed=0),
+        "exact": screening.maximum_likelihood(5),
+    }
     found = screening.compare(fits, screening.ACTIVE, draws=4)
     assert found["formula"].mean >= mark
     assert found["exact"].mean == pytest.approx(0.34, abs=0.03)
