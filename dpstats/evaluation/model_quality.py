@@ -434,8 +434,9 @@ def shrunken_note(found: Evaluation, fit: GLMResults) -> list[str]:
     if fit.has_errors:
         errors = fit.bse.to_numpy()
         slopes = fit.bse.index != "Intercept"  # those without an error, which are shrunken most, count as 0 here
-        sizes = (float(np.abs(one.to_numpy() / errors)[slopes].sum()) for one in (fit.params, fit.debiased))
-        released, unbiased = sizes
+        released, unbiased = (
+            float(np.abs(one.to_numpy() / errors)[slopes].sum()) for one in (fit.params, fit.debiased)
+        )
         if np.isfinite(errors).all() and not unbiased > SHRUNKEN * released:
             return []
     rows = np.maximum(table["rows"].to_numpy(), 0.0)

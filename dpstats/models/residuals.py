@@ -55,7 +55,8 @@ def bought_residuals(
     moved = scale * coef
     at = design.names.index("Intercept")
     moved[at] += design.scale[at] * (own[0] - declared[0]) / declared[1]
-    found = replace(purchase, centre=ResidualCentre(tuple(moved.tolist()), scale * cap), beyond=beyond)
+    centre, sd = ResidualCentre(tuple(moved.tolist()), scale * cap), float(f"{tails.rms * reach * own[1]:.4g}")
+    found = replace(purchase, centre=centre, beyond=beyond, sd=sd)
     return found, encoded if own == declared else encoded.map_rows(
         partial(_in_units, scale, (own[0] - declared[0]) / declared[1])
     )

@@ -306,18 +306,21 @@ class ResidualPurchase:
     eps: float  # what both cost
     centre: ResidualCentre | None = None  # in the model units of the declared response; None until it is bought
     beyond: tuple[float, float] | None = None  # the share of the rows beyond the cap, and the deviation of its noise
+    sd: float | None = None  # the root mean square of the residuals about the centre, in units of the response
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
         centre = None if self.centre is None else self.centre.to_dict()
-        return {"eps": self.eps, "centre": centre, "beyond": None if self.beyond is None else list(self.beyond)}
+        facts = {"eps": self.eps, "centre": centre, "beyond": None if self.beyond is None else list(self.beyond)}
+        return facts if self.sd is None else {**facts, "sd": self.sd}  # as older versions stored it
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> ResidualPurchase:
         """What `to_dict` gave `stored` of."""
         centre = stored["centre"]
         beyond = None if stored["beyond"] is None else (stored["beyond"][0], stored["beyond"][1])
-        return cls(stored["eps"], None if centre is None else ResidualCentre.from_dict(centre), beyond)
+        found = None if centre is None else ResidualCentre.from_dict(centre)
+        return cls(stored["eps"], found, beyond, stored.get("sd"))
 
 
 def cap_purchase(request: Request, residuals: ResidualPurchase | None, *, one_tail: bool) -> CapPurchase | None:

@@ -38,6 +38,7 @@ from dpstats.mechanisms.statistics import inference_of as moments_inference
 from dpstats.plan import Plan
 from dpstats.plan.notes import lost_errors
 from dpstats.privacy.information import relative_exposure, row_weights
+from dpstats.privacy.residuals import LEAST_CAP
 from dpstats.wording import argument, phrase
 
 Vector = NDArray[np.float64]
@@ -235,24 +236,28 @@ def response_of(plan: Plan, weight_cap: float | None = None) -> MeanFunction:
     return MeanFunction(means, lambda eta, endog: means(eta) - endog, weights)
 
 
-NORMAL_CAP = 3.0
-"""A cap on residuals is at least so many of their standard deviations: it is set from these, or wider."""
+DOUBT, MOST_BEYOND = 2.0, 0.5
+"""The share of residuals beyond the cap is the noisy one and so many standard deviations at most, and never larger."""
 
 
 def clustered_ceiling(plan: Plan) -> float:
     """What the variance of a combination of coefficients is at most, in inverse informations (docs/proofs/persons, 4).
 
     Rows of one person add no more than if they were copies of one row. Infinite where the rows are the records, and
-    where the variance of a response is not known from its mean or cap.
+    where the variance of a response follows neither from its mean nor from residuals that were bought.
     """
-    record, family = plan.request.options.record, plan.family
+    record, family, residuals = plan.request.options.record, plan.family, plan.residuals
     if record.column is None:
         return np.inf
     if family.name == "binomial" and family.link == "logit":
         return float(record.rows)
-    if isinstance(family, Gaussian) and family.residual_cap is not None and plan.objective.caps_loss:
-        return float(record.rows * (family.residual_cap / NORMAL_CAP) ** 2)
-    return np.inf
+    if not isinstance(family, Gaussian) or residuals is None or residuals.sd is None or residuals.beyond is None:
+        return np.inf
+    share, deviation = residuals.beyond
+    within = 1 - min(max(share + DOUBT * deviation, 0.0), MOST_BEYOND)  # rows beyond the cap add no information
+    # A histogram with noise tells too little of a long tail, for which the cap is wide.
+    sd = max(residuals.sd / plan.design.response_scaling()[1], (family.residual_cap or 0.0) / LEAST_CAP)
+    return float(record.rows * sd**2 / within)
 
 
 def _rescaled(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import dpstats as dp
 from dpstats.mechanisms import information_release
 from dpstats.models import residuals, sources
 from dpstats.privacy.accounting import exact
+from dpstats.results.standard_errors import clustered_ceiling
 
 DOMAIN: dict[str, Any] = {"x": (-1, 1), "z": (-1, 1), "b": [0, 1], "y": (-20, 20), "n": (0, 20), "w": (0, 1)}
 FAMILIES = {"binomial": "b ~ x + z", "gaussian": "y ~ x + z", "poisson": "n ~ x + z"}
@@ -236,3 +238,54 @@ def test_a_table_of_terms_says_how_factors_of_persons_are_tested() -> None:
     row, single = found.anova().loc["g"], found.t_test("g[T.b], g[T.c]").pvalue
     assert row["df_constraint"] == 2
     assert row["pvalue"] == pytest.approx(min(1.0, 2 * single.min()), rel=1e-6)
+
+
+@pytest.mark.parametrize("most", [None, 3])
+def test_the_ceiling_of_combinations_is_little_above_the_variance_of_the_residuals(most: int | None) -> None:
+    """As if rows of a person were copies: in units of the model, and times the rows that a person may have."""
+    fit = fitted("gaussian", frame(8000), eps=4.0, max_rows=most)
+    units = fit.plan.design.response_scaling()[1]
+    assert 0.9 < clustered_ceiling(fit.plan) * units**2 / (most or 1) < 1.6  # residuals have a variance of 1
+    assert clustered_ceiling(fitted("binomial", frame(3000), max_rows=most).plan) == (most or 1)
+
+
+def test_the_ceiling_grows_with_what_lies_beyond_the_cap_and_with_residuals_larger_than_a_third_of_it() -> None:
+    plan = fitted("gaussian", frame(8000), eps=4.0).plan
+    assert plan.residuals is not None
+    units, cap = plan.design.response_scaling()[1], plan.family.residual_cap
+
+    def ceiling(share: float, deviation: float, sd: float) -> float:
+        bought = replace(plan.residuals, beyond=(share, deviation), sd=sd)
+        return clustered_ceiling(replace(plan, residuals=bought))
+
+    assert ceiling(0.0, 0.0, 0.01) == pytest.approx((cap / 3) ** 2)
+    assert ceiling(0.0, 0.0, cap * units) == pytest.approx(cap**2)
+    assert ceiling(0.1, 0.05, 0.01) == pytest.approx((cap / 3) ** 2 / 0.8)
+    assert ceiling(0.9, 0.0, 0.01) == pytest.approx((cap / 3) ** 2 / 0.5)
+
+
+@pytest.mark.parametrize(
+    "options", [{"family": dp.families.Gaussian(residual_cap=0.3), "inference": True}, {"eps": 0.2, "inference": True}]
+)
+def test_a_cap_that_does_not_follow_the_residuals_gives_no_ceiling(options: dict[str, Any]) -> None:
+    """A cap below a standard deviation would make predictions look five times as certain as they are."""
+    given = {"family": "gaussian", "eps": 4.0, "seed": 1, "unit": "who", "domain": DOMAIN, **options}
+    fit = dp.glm(FAMILIES["gaussian"], frame(8000), **given)
+    assert fit.plan.residuals is None
+    assert clustered_ceiling(fit.plan) == np.inf
+
+
+def test_predictions_cover_where_residuals_fill_the_cap_and_rows_of_a_person_are_alike() -> None:
+    """The worst case of the ceiling, 30 fits, expected within 95 %: fewer than 26 by chance once in 300."""
+    covered = 0
+    for seed in range(30):
+        random = np.random.default_rng(seed)
+        who = np.repeat(np.arange(4000), 4)
+        rows = pd.DataFrame({"who": who, "x": random.uniform(-1, 1, len(who))})
+        rows["y"] = rows["x"] + np.repeat(random.uniform(-1, 1, 4000), 4)
+        domain = {"x": (-1, 1), "y": (-20, 20)}
+        fit = dp.ols("y ~ x", rows, 4.0, domain=domain, unit="who", inference=True, seed=seed)
+        low, high = fit.get_prediction(pd.DataFrame({"x": [0.5]})).summary_frame().iloc[0, 2:4]
+        covered += low <= 0.5 <= high
+        assert high - low < 0.2
+    assert covered >= 26
