@@ -206,8 +206,8 @@ def audit(
     >>> import dpstats as dp
     >>> def noisy_count(data, rng):
     ...     return len(data) + rng.laplace(scale=1.0)
-    >>> found = dp.audit(noisy_count, ["Ann", "Bob"], ["Ann"], eps=1.0, runs=2000, seed=1)
-    >>> found.passed
+    >>> audit = dp.audit(noisy_count, ["Ann", "Bob"], ["Ann"], eps=1.0, runs=2000, seed=1)
+    >>> audit.passed
     True
     """
     eps, delta = check_budget(eps, delta)

@@ -151,10 +151,10 @@ class Check(Released):
     >>> rng = np.random.default_rng(0)
     >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
     >>> domain = {"x": (0, 1), "y": (0, 1)}
-    >>> found = dp.check("y ~ x", rows, domain, 0.5)
-    >>> found.std_err > 0
+    >>> check = dp.check("y ~ x", rows, domain, 0.5)
+    >>> check.std_err > 0
     True
-    >>> "y ~ x" in found.summary().as_text()
+    >>> "y ~ x" in check.summary().as_text()
     True
     """
 
@@ -447,8 +447,8 @@ class Check(Released):
                 if typed and place.column in self.trimmable and self.absorbed is None:
                     least = NARROWEST * (place.ends[-1] - place.ends[0])
                     narrowing += (
-                        f". The range bought is at least {least:.6g} wide: if the values fill a small part of that, "
-                        f"declare a narrower range, such as {typed}, and check again"
+                        f". A fit buys no range narrower than {least:.6g}. If the values may fill less than that, "
+                        f"first declare a narrower range, such as {typed}, and check again"
                     )
                     if self.guarantee.unit is None:
                         narrowing += phrase(
@@ -543,23 +543,23 @@ class Check(Released):
         """Which rows of which columns are counted by place, how accurately, and whether a wide range would show."""
         clean, noise = max(float(self.counts[0]), 0.0), math.hypot(self.clean_err, self.place_err)
         levels, ranges = ([one.column for one in self.places if bool(one.ends) == numeric] for numeric in (False, True))
-        parts = [f"have each level of {_listed(levels)}"] if levels else []
-        parts += [f"lie in each eighth of the declared range of {_listed(ranges)}"] if ranges else []
+        parts = [f"with each level of {_listed(levels)}"] if levels else []
+        parts += [f"in each eighth of the declared range of {_listed(ranges)}"] if ranges else []
         coded = bool(self._codes)
         counted = (
-            f"{phrase('The table `located`', shell='--json')} tells how many rows {' and '.join(parts)} (std err "
-            f"{self.place_err:,.0f}), counting the complete rows in which nothing is clipped"
-            + (f" or equal to a code, and how many have a code (std err {self.code_err:,.0f})." if coded else ".")
+            f"{phrase('The table `located`', shell='--json')} has the number of rows {' and '.join(parts)} (std err "
+            f"{self.place_err:,.0f}). It leaves out rows that are incomplete, clipped or equal to a code."
+            + (f" It also has the number of rows with a code (std err {self.code_err:,.0f})." if coded else "")
         )
         least, likely = (sds * noise / MOST_OUTSIDE for sds in (CERTAIN_SDS, POWERFUL_SDS))
         if not ranges or (clean >= likely and clean >= LEAST_CLEAN * self.rows):
             return counted
         if clean < LEAST_CLEAN * self.rows:
-            return f"{counted} They are less than half of all rows, too few to tell whether a range is too wide."
+            return f"{counted} Fewer than half of all rows are left, too few to tell whether a range is too wide."
         return (
-            f"{counted} With fewer than about {least:,.0f} of these it cannot find ranges that are too wide, and with "
-            f"fewer than about {likely:,.0f} it may miss them, because the {len(self.places)} columns that are counted "
-            f"share the budget. eps = {self._eps_for(likely, clean)} is enough for these rows."
+            f"{counted} With fewer than about {least:,.0f} such rows the check cannot find ranges that are too wide. "
+            f"With fewer than about {likely:,.0f} it may miss them, because the {len(self.places)} columns that are "
+            f"counted share the budget. eps = {self._eps_for(likely, clean)} is enough for these rows."
         )
 
     def _eps_for(self, needed: float, rows: float) -> str:

@@ -126,8 +126,8 @@ def check(
     >>> rng = np.random.default_rng(0)
     >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
     >>> domain = {"x": (0, 1), "y": (0, 1)}
-    >>> found = dp.check("y ~ x", rows, domain, 0.5)
-    >>> print(found.guarantee)
+    >>> check = dp.check("y ~ x", rows, domain, 0.5)
+    >>> print(check.guarantee)
     eps=0.5, add_remove, certified
     """
     if eps is None:

@@ -166,8 +166,8 @@ def evaluate(
     >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
     >>> domain = {"x": (0, 1), "y": (0, 1)}
     >>> fit = dp.ols("y ~ x", rows, eps=1.0, domain=domain)
-    >>> found = dp.evaluate(fit, rows, 0.5)
-    >>> "r2" in found.metrics.index
+    >>> quality = dp.evaluate(fit, rows, 0.5)
+    >>> "r2" in quality.metrics.index
     True
     """
     if not isinstance(fit, GLMResults):

@@ -75,12 +75,12 @@ class Evaluation(Released):
     >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
     >>> domain = {"x": (0, 1), "y": (0, 1)}
     >>> fit = dp.ols("y ~ x", rows, eps=1.0, domain=domain)
-    >>> found = dp.evaluate(fit, rows, 0.5)
-    >>> list(found.metrics.columns)
+    >>> quality = dp.evaluate(fit, rows, 0.5)
+    >>> list(quality.metrics.columns)
     ['estimate', 'std_err', 'noise_se', 'sampling_se', 'low', 'high', 'cells']
-    >>> "rmse" in found.summary().as_text()
+    >>> "rmse" in quality.summary().as_text()
     True
-    >>> axes = found.plot("residuals")  # with the extra "plots"
+    >>> axes = quality.plot("residuals")  # with the extra "plots"
     """
 
     model: str
@@ -105,7 +105,7 @@ class Evaluation(Released):
 
         Examples
         --------
-        >>> found.auc is None  # of a numeric response
+        >>> quality.auc is None  # of a numeric response
         True
         """
         area = PRINTED_NAMES["roc"]

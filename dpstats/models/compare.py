@@ -64,8 +64,8 @@ class Comparison(Printed):
     Examples
     --------
     >>> import dpstats as dp
-    >>> found = dp.compare("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1.0, n=5000)
-    >>> {"method", "n", "excess"} <= set(found.curves.columns)
+    >>> comparison = dp.compare("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1.0, n=5000)
+    >>> {"method", "n", "excess"} <= set(comparison.curves.columns)
     True
     """
 
@@ -87,9 +87,9 @@ class Comparison(Printed):
 
         Examples
         --------
-        >>> found.best in found.summary().as_text()
+        >>> comparison.best in comparison.summary().as_text()
         True
-        >>> "tabular" in found.to_latex(), "<td" in found.to_html(), "---:|" in found.to_markdown()
+        >>> "tabular" in comparison.to_latex(), "<td" in comparison.to_html(), "---:|" in comparison.to_markdown()
         (True, True, True)
         """
         names = ("noise", "excess", "at_most", "delta")
@@ -108,7 +108,7 @@ class Comparison(Printed):
 
         Examples
         --------
-        >>> found.plot().get_xscale()  # with the extra "plots"
+        >>> comparison.plot().get_xscale()  # with the extra "plots"
         'log'
         """
         return plots.methods(self, **arguments)
@@ -254,8 +254,8 @@ def compare(  # type: ignore[misc]  # n is an option too: the same public guess
     Examples
     --------
     >>> import dpstats as dp
-    >>> found = dp.compare("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1.0, n=5000)
-    >>> "napp" in found.table.index or "objective" in found.table.index
+    >>> comparison = dp.compare("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1.0, n=5000)
+    >>> "napp" in comparison.table.index or "objective" in comparison.table.index
     True
     """
     count = _checked_rows(n)

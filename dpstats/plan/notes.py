@@ -138,13 +138,13 @@ def plan_notes(
     notes += [*unknown_note(plan), *trimmed_note(plan)]
     if plan.response is not None:
         notes.append(
-            f"{plan.response.eps:.4g} of eps buys an estimate of where {plan.design.response_name} lies within its "
+            f"eps {plan.response.eps:.4g} buys an estimate of where {plan.design.response_name} lies within its "
             "range."
             + ("" if plan.completed else " This plan uses the whole range; the fit will have less noise than shown.")
         )
     if plan.residuals is not None:
         notes.append(
-            f"{plan.residuals.eps:.4g} of eps buys a first fit and how far residuals about it reach."
+            f"eps {plan.residuals.eps:.4g} buys a first fit and how far residuals about it reach."
             + ("" if plan.completed else " This plan has the widest cap; the fit will have less noise than shown.")
         )
     if plan.response is not None and plan.response.mean is not None:
@@ -287,8 +287,8 @@ def trimmed_note(plan: PlanFacts) -> list[str]:
         most = min(MOST_SHARE, plan.request.options.range_share)
         least = rows_that_pay(plan.request.row_eps, plan.request.adjacency, len(counts.trimmable))
         return [
-            f"With about {least:,.0f} rows or more, at most {most:.2g} of eps buys an interval within the declared "
-            f"range of {_listed(counts.trimmable)} that holds nearly all rows; rows outside it are left out. "
+            f"With about {least:,.0f} rows or more, at most {100 * most:.2g} % of eps buys a narrower range of "
+            f"{_listed(counts.trimmable)}, which holds nearly all rows. Rows outside it are left out. "
             f"{argument('ranges', 'declared')} buys none. The forecast is for the declared ranges."
         ]
     if not plan.trimmed:
@@ -301,8 +301,8 @@ def trimmed_note(plan: PlanFacts) -> list[str]:
         needed = f" With fewer than about {least:,.0f} rows the declared range stays."
     until = "" if plan.completed else " This plan uses the declared ranges; the fit will have less noise than shown."
     return [
-        f"{eps:.4g} of eps buys an interval within the declared range of {_listed(plan.trimmed)} that holds "
-        f"nearly all rows. Rows outside it are left out.{needed}{until}"
+        f"eps {eps:.4g} buys a narrower range of {_listed(plan.trimmed)}, which holds nearly all rows. Rows outside it "
+        f"are left out.{needed}{until}"
     ]
 
 
@@ -536,7 +536,7 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
         )
     if information is None and plan.focus is not None:
         return (
-            f"{plan.focus.eps:.4g} of eps buys two sums of each arm of {plan.focus.treatment}, whose coefficient "
+            f"eps {plan.focus.eps:.4g} buys two sums of each arm of {plan.focus.treatment}, whose coefficient "
             "alone has an interval. It assumes that the treatment was assigned at random, independently of all "
             f"other columns (focus; proof: {cite_proof('docs/proofs/focus')}). {few}"
         )
@@ -664,7 +664,7 @@ def fit_statistics_note(plan: PlanFacts) -> list[str]:
             named = "the averages for marginal effects" if not names and by is None else changes
             figures, other = f"the number of rows, the deviance explained and {named}", ""
         return [
-            f"{bought.eps:.4g} of eps buys {figures}, each with its standard error{groups} (fitstats; proof: "
+            f"eps {bought.eps:.4g} buys {figures}, each with its standard error{groups} (fitstats; proof: "
             f"{proof}).{other}"
         ]
     if plan.request.options.fitstats != "auto" or plan.stages[-1].plan.information is None:
@@ -695,7 +695,7 @@ def chosen_ranges_note(plan: PlanFacts, screening: ScreeningPlan) -> str:
     )
     request, counts = plan.request, plan.counts
     if screening.range_eps > 0:
-        return f" {format_number(screening.range_eps)} of eps buys {what}"
+        return f" eps {format_number(screening.range_eps)} buys {what}"
     if counts is None or counts.rows is not None:
         return ""
     spec, least = fit_spec(request, plan.design, plan.family), rows_that_choose(request.row_eps, request.adjacency)

@@ -33,8 +33,8 @@ def audit(result: Any, *, what: str = "bounds", caption: bool = True, ax: Axes |
     Examples
     --------
     >>> import dpstats as dp
-    >>> found = dp.audit(lambda data, rng: data + rng.laplace(), 0.0, 1.0, eps=1.0, runs=2000, seed=1)
-    >>> dp.plots.audit(found).get_ylabel()
+    >>> audit = dp.audit(lambda data, rng: data + rng.laplace(), 0.0, 1.0, eps=1.0, runs=2000, seed=1)
+    >>> dp.plots.audit(audit).get_ylabel()
     'eps, at least'
     """
     check_subject("result", result, "picture", "what dp.audit returns")

@@ -287,8 +287,8 @@ def methods(
     Examples
     --------
     >>> import dpstats as dp
-    >>> found = dp.compare("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1.0, n=5000)
-    >>> dp.plots.methods(found).get_xlabel()
+    >>> comparison = dp.compare("y ~ x", {"x": (0, 1), "y": (0, 1)}, 1.0, n=5000)
+    >>> dp.plots.methods(comparison).get_xlabel()
     'rows'
     """
     check_subject("comparison", comparison, "curves", "what dp.compare returns")

@@ -53,18 +53,18 @@ class QuantileResults(Released):
     >>> x = rng.uniform(0, 1, 20_000)
     >>> rows = {"x": x, "y": x + rng.normal(0, 1 + x)}
     >>> domain = {"x": (0, 1), "y": (-10, 10)}
-    >>> found = dp.quantreg("y ~ x", rows, eps=3.0, q=[0.1, 0.5, 0.9], domain=domain)
-    >>> found
+    >>> fits = dp.quantreg("y ~ x", rows, eps=3.0, q=[0.1, 0.5, 0.9], domain=domain)
+    >>> fits
     <QuantileResults: y ~ x, q = 0.1, 0.5, 0.9; eps=3, add_remove, certified>
-    >>> found.params.shape
+    >>> fits.params.shape
     (2, 3)
-    >>> found.conf_int().columns.tolist()
+    >>> fits.conf_int().columns.tolist()
     ['lower', 'upper']
-    >>> found.tidy().shape[0], found.glance().shape[0]
+    >>> fits.tidy().shape[0], fits.glance().shape[0]
     (6, 3)
-    >>> found.plot("x").get_xlabel()  # with the extra "plots"
+    >>> fits.plot("x").get_xlabel()  # with the extra "plots"
     'quantile'
-    >>> "0.9 quantile" in found.summary().as_text()
+    >>> "0.9 quantile" in fits.summary().as_text()
     True
     """
 
@@ -127,7 +127,7 @@ class QuantileResults(Released):
 
         Examples
         --------
-        >>> predicted = found.predict({"x": [0.1, 0.9]})
+        >>> predicted = fits.predict({"x": [0.1, 0.9]})
         >>> bool((predicted[0.1] <= predicted[0.5]).all() and (predicted[0.5] <= predicted[0.9]).all())
         True
         """

@@ -205,8 +205,8 @@ def _text_with_table(answer: str, table: pd.DataFrame, known: bool) -> str:
     """An answer in words, and the forecast for it."""
     if _is_easy(table):
         answer += (
-            " The probability of finite standard errors, or of purchases that go well, decides this answer, not the "
-            "target: with less, too many fits would have larger or no standard errors."
+            " The target alone would need less. But with less, too many fits would have no standard errors, or larger "
+            "ones."
         )
     ends = [name for name in ("lower", "upper") if known and table[name].equals(table["std_error"])]
     columns = table.drop(columns=[*ends, "identified_upper"])

@@ -298,8 +298,8 @@ class StreamPlan:
         --------
         >>> domain = {"x": (0, 1), "y": [0, 1]}
         >>> stream = dp.streaming.Regression("y ~ x", domain, 1, 1e-6, family="binomial", horizon=12)
-        >>> found = stream.plan().standard_errors(3000)
-        >>> (found.std_error < stream.plan().standard_errors(3000, window=3).std_error).all().item()
+        >>> forecast = stream.plan().standard_errors(3000)
+        >>> (forecast.std_error < stream.plan().standard_errors(3000, window=3).std_error).all().item()
         True
         """
         if self.without_errors is not None:

@@ -63,13 +63,13 @@ class Selection(Released):
     >>> rng = np.random.default_rng(0)
     >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
     >>> domain = {"x": (0, 1), "y": (0, 1)}
-    >>> found = dp.select([0.25, 0.5], "abs(x - candidate)", rows, domain=domain, eps=1.0)
-    >>> found.names, found.chosen in found.summary().as_text(), found.utility(0.05).columns.tolist()
+    >>> choice = dp.select([0.25, 0.5], "abs(x - candidate)", rows, domain=domain, eps=1.0)
+    >>> choice.names, choice.chosen in choice.summary().as_text(), choice.utility(0.05).columns.tolist()
     (('0.25', '0.5'), True, ['bound', 'rows', 'per_row', 'holds'])
     >>> import tempfile
     >>> path = f"{tempfile.mkdtemp()}/choice.json"
-    >>> found.save(path)
-    >>> dp.Selection.load(path).chosen == found.chosen, dp.Selection.from_dict(found.to_dict()).names
+    >>> choice.save(path)
+    >>> dp.Selection.load(path).chosen == choice.chosen, dp.Selection.from_dict(choice.to_dict()).names
     (True, ('0.25', '0.5'))
     """
 
@@ -236,8 +236,8 @@ def select(
     >>> rng = np.random.default_rng(0)
     >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
     >>> domain = {"x": (0, 1), "y": (0, 1)}
-    >>> found = dp.select([0.25, 0.5, 0.75], "abs(x - candidate)", rows, domain=domain, eps=1.0)
-    >>> found.chosen in ("0.25", "0.5", "0.75")
+    >>> choice = dp.select([0.25, 0.5, 0.75], "abs(x - candidate)", rows, domain=domain, eps=1.0)
+    >>> choice.chosen in ("0.25", "0.5", "0.75")
     True
     """
     privacy = check_privacy(eps, adjacency=adjacency, seed=seed, unit=unit)

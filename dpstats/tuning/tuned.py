@@ -148,10 +148,10 @@ class Tuned(Printed):
     >>> rng = np.random.default_rng(0)
     >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
     >>> domain = {"x": (0, 1), "y": (0, 1)}
-    >>> found = dp.tune("y ~ x", rows, {"alpha": [1.0, 9.0]}, eps=2.0, penalty="ridge", domain=domain)
-    >>> list(found.fit.params.index)
+    >>> search = dp.tune("y ~ x", rows, {"alpha": [1.0, 9.0]}, eps=2.0, penalty="ridge", domain=domain)
+    >>> list(search.fit.params.index)
     ['Intercept', 'x']
-    >>> found.predict({"x": [0.2, 0.8]}).shape, "alpha" in found.summary().as_text()
+    >>> search.predict({"x": [0.2, 0.8]}).shape, "alpha" in search.summary().as_text()
     ((2,), True)
     """
 
@@ -293,8 +293,8 @@ def tune(
     >>> rng = np.random.default_rng(0)
     >>> rows = {"x": rng.uniform(0, 1, 2000), "y": rng.uniform(0, 1, 2000)}
     >>> domain = {"x": (0, 1), "y": (0, 1)}
-    >>> found = dp.tune("y ~ x", rows, {"alpha": [1.0, 9.0]}, eps=2.0, penalty="ridge", domain=domain)
-    >>> found.chosen in found.plan.names
+    >>> search = dp.tune("y ~ x", rows, {"alpha": [1.0, 9.0]}, eps=2.0, penalty="ridge", domain=domain)
+    >>> search.chosen in search.plan.names
     True
     """
     table = as_table(data)

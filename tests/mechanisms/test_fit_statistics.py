@@ -318,7 +318,7 @@ class TestWhere:
     def test_the_plan_says_what_is_bought_and_why_not(self) -> None:
         domain = {**DOMAIN, "y": (0, 1), "w": (0, 1)}
         bought = dp.plan("y ~ x", domain, 1.0, family="binomial", fitstats="auto")
-        assert "0.05 of eps buys the number of rows" in " ".join(bought.summary().as_text().split())
+        assert "eps 0.05 buys the number of rows" in " ".join(bought.summary().as_text().split())
         left = dp.plan("y ~ x", domain, 1.0, family="binomial", fitstats="auto", weights="w", inference=True)
         assert "No fit statistics are bought" in " ".join(left.summary().as_text().split())
 

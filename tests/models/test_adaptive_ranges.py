@@ -92,7 +92,7 @@ def test_the_plan_shows_the_rule_before_any_row_is_read() -> None:
     assert dp.Plan.from_dict(plan.to_dict()).counts == plan.counts
     shown = " ".join(str(plan.summary()).split())
     least = rows_that_pay(1.0, "add_remove", 2)
-    assert f"With about {least:,.0f} rows or more, at most 0.07 of eps buys" in shown
+    assert f"With about {least:,.0f} rows or more, at most 7 % of eps buys" in shown
     table = plan.by_rows()["ranges"]
     assert (table == np.where(table.index >= least, "bought", "declared")).all()
     assert plan.at(2.0).counts.trimmable == ("x", "z")

@@ -166,7 +166,7 @@ def test_a_plan_prices_an_interval_where_errors_are_asked_for(options: dict[str,
     assert (plan.response is not None) == buys
     if plan.response is not None:
         assert plan.response.eps == pytest.approx(ERRORS_SHARE)
-        assert "0.03 of eps buys" in " ".join(str(plan.summary()).split())
+        assert "eps 0.03 buys" in " ".join(str(plan.summary()).split())
 
 
 def test_a_smaller_share_of_the_response_is_what_is_spent() -> None:

@@ -34,7 +34,7 @@ def test_a_plan_shows_the_purchase_and_its_price() -> None:
     assert plan.budget.loc["ranges", "eps"] == pytest.approx(0.2)
     assert plan.budget.loc["total", "eps"] == pytest.approx(1.0)
     said = " ".join(str(plan.summary()).split())
-    assert "0.2 of eps buys an interval within the declared range of x, z that holds" in said
+    assert "eps 0.2 buys a narrower range of x, z, which holds" in said
     assert "rows the declared range stays. This plan uses the declared ranges" in said
     assert dp.Plan.from_dict(plan.to_dict()).trimmed == plan.trimmed
     assert plan.at(0.5).budget.loc["ranges", "eps"] == pytest.approx(0.1)
@@ -234,7 +234,7 @@ def test_a_fit_whose_rows_decide_names_no_number_of_rows_that_keeps_the_range() 
     for options in ({}, {"n": 20_000.0}):
         fit = dp.ols("y ~ x", rows, 1.0, domain={"x": (0, 1000), "y": (0, 10)}, inference=True, seed=1, **options)
         text = " ".join(fit.summary(full=True).as_text().split())
-        assert "of eps buys an interval within the declared range of x" in text
+        assert "buys a narrower range of x" in text
         assert "the declared range stays" not in text
 
 
