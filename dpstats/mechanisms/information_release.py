@@ -310,12 +310,10 @@ def variance_noise(
 ) -> VarianceNoise:
     """The noise of the variances of directions `wanted`, shape (k, p), by the public inverse information."""
     noise, most = plan.noise, plan.purchase.most
-    diagonal = np.array(noise.diagonal)
-    choices = [np.ones(len(wanted)), spread_allowances(inverse, diagonal, wanted, noise.mixing)]
-    bounds = [spread_bound(inverse, diagonal, wanted, noise.mixing, choice) for choice in choices]
-    # The smaller noise for most, by public values.
-    best = min(range(len(choices)), key=lambda at: float(np.median(choices[at])) * bounds[at])
+    public = (inverse, np.array(noise.diagonal), wanted, noise.mixing)
+    allowances = spread_allowances(*public)
+    bound = spread_bound(*public, allowances)
     records = 2 if adjacency == "replace_one" else 1
-    unit = records * (most * family.lipschitz) ** 2 * bounds[best] / (most * plan.purchase.spread_eps)
+    unit = records * (most * family.lipschitz) ** 2 * bound / (most * plan.purchase.spread_eps)
     own = np.sum(wanted @ inverse * wanted, axis=1)
-    return VarianceNoise(choices[best], math.sqrt(2) * unit * choices[best] * own)
+    return VarianceNoise(allowances, math.sqrt(2) * unit * allowances * own)

@@ -55,10 +55,6 @@ def _all_parts(bound: float, values: Iterable[Float]) -> NDArray[np.object_]:
     return np.array([sum(whole_parts(bound, block) for block in values), None], dtype=object)[:-1]
 
 
-ALLOWANCE = 0.75
-"""Power of what one row can do to a direction's variance that its share of the noise goes with."""
-
-
 class Directions(NamedTuple):
     """Public directions of the scores, on integers."""
 
@@ -96,15 +92,23 @@ def spread_bound(
     return directions(inverse, diagonal, contrasts, mixing, allowances).bound
 
 
+ALLOWANCE_POWERS = (0.75, 0.5, 0.25, 0.0)
+"""Powers of what one row can do to a direction's variance that its share of the noise may go with."""
+
+
 def spread_allowances(inverse: Float, diagonal: Float, contrasts: Float, mixing: Mixing = ()) -> Float:
-    """Public a_i, shape (k,), for `noisy_spread`: u_i^(3/4), u_i = g_i'L D L'g_i / c_i'g_i.
+    """Public a_i, shape (k,), for `noisy_spread`: a power of u_i = g_i'L D L'g_i / c_i'g_i.
 
     u_i bounds what one row can add to v_i / c_i'g_i; it is large for rare levels, whose variances have much noise
-    whatever is done. With a_i = 1 all would have as much, with a_i = u_i rare levels would bear all of it.
+    whatever is done. With the power 0 all would have as much, with 1 rare levels would bear all of it. The power is the
+    one with the least geometric mean of the noise: by the median one direction of three could have several times the
+    noise that it needs, where the two others have a few percent less.
     """
     columns = _columns(inverse, contrasts, mixing)
     reach = (diagonal[:, None] * columns**2).sum(axis=0) / _contrast_variances(inverse, contrasts)
-    return np.asarray(reach**ALLOWANCE, dtype=np.float64)
+    choices = [np.asarray(reach**power, dtype=np.float64) for power in ALLOWANCE_POWERS]
+    bounds = [spread_bound(inverse, diagonal, contrasts, mixing, choice) for choice in choices]
+    return min(zip(choices, bounds, strict=True), key=lambda one: float(np.mean(np.log(one[0] * one[1]))))[0]
 
 
 def _columns(inverse: Float, contrasts: Float, mixing: Mixing) -> Float:

@@ -240,3 +240,15 @@ def test_a_sum_over_more_rows_than_64_bits_hold_is_held_and_does_not_turn_round(
     assert noisy_sum(rows, 1.0, eps=1.0, random=SystemRandom()) == pytest.approx(2.0**32, rel=1e-6)
     one = MemoryRows([np.array([0.25, 1.0, 2.0])])
     assert noisy_sum(one, 1.0, eps=1e6, random=SystemRandom()) == pytest.approx(2.25, abs=1e-4)
+
+    def test_a_number_beside_a_rare_level_has_the_noise_that_it_needs(self) -> None:
+        """Intercept and a level of 97 % need the same noise; by the median of three the number would have theirs."""
+        rng = np.random.default_rng(3)
+        exog = np.column_stack((np.ones(3000), rng.uniform(-1, 1, 3000), rng.random(3000) < 0.97))
+        diagonal, mixing = design_metric(unit_images([intercept(), box(1), simplex(1)]))
+        public = (np.linalg.inv(exog.T @ exog), np.array(diagonal), np.eye(3), mixing)
+        allowances, equal = spread_allowances(*public), spread_bound(*public)
+        noise = allowances * spread_bound(*public, allowances)
+        assert noise[1] < 0.25 * equal
+        assert noise.max() < 1.1 * equal
+        assert np.median(noise) > equal
