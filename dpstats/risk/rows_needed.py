@@ -211,7 +211,10 @@ def _text_with_table(answer: str, table: pd.DataFrame, known: bool) -> str:
     ends = [name for name in ("lower", "upper") if known and table[name].equals(table["std_error"])]
     columns = table.drop(columns=[*ends, "identified_upper"])
     shown = columns.map("{:.4g}".format).to_string(max_colwidth=30, line_width=WIDTH)
-    return "\n".join([*textwrap.wrap(answer, WIDTH), "", shown])
+    alike = table["identified_upper"].equals(table["identified"])
+    notes = [f"{', '.join(ends)}: as std_error"] * bool(ends)
+    notes.append("identified_upper: as identified" if alike else "not printed: identified_upper")
+    return "\n".join([*textwrap.wrap(answer, WIDTH), "", shown, "; ".join(notes)])
 
 
 @dataclass(frozen=True, eq=False, repr=False)

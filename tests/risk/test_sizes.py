@@ -164,6 +164,16 @@ def test_an_eps_does_not_rest_on_a_purchase_that_may_fail() -> None:
     assert published.eps <= published.cautious < open_.eps
 
 
+@pytest.mark.parametrize("typical", [{}, {"x": (5, 2.8), "g": {"a": 0.4, "b": 0.3}, "b": {"yes": 0.5}}])
+def test_a_column_that_is_not_printed_is_named_below(plan: Any, typical: dict[str, Any]) -> None:
+    """`lower` was left out without a word where it is std_error."""
+    found = dp.required(plan, se={"x": 0.1}, n=4_000, typical=typical)
+    header, *_, note = str(found).split("\n\n")[-1].splitlines()
+    assert ("lower" in header.split()) != bool(typical)
+    assert ("lower: as std_error" in note) == bool(typical)
+    assert all(name in header.split() or name in note for name in found.table.columns)
+
+
 def test_where_no_eps_is_enough() -> None:
     """The error without any noise is larger."""
     plan = dp.plan("b ~ x", DOMAIN, 0.5, family="binomial", inference=True)
