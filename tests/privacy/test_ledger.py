@@ -280,6 +280,28 @@ def test_zcdp_holds_many_more_gaussian_releases(path: Path | str, tmp_path: Path
     assert basic.remaining_rho is None
 
 
+def test_the_table_of_the_guide_adds_up(tmp_path: Path) -> None:
+    """A fit is charged in two steps, which cost less rho than one: the table's 11 and 44 looked wrong beside eps²/2."""
+    text = Path(__file__).parents[2].joinpath("docs", "ledger.md").read_text(encoding="utf-8")
+    fits = [line.split("|")[2:5] for line in text.splitlines() if line.startswith(("  | fits", "  | the same"))]
+    assert [float(eps) for eps, *_ in fits] == [0.5, 0.2, 0.1]
+    for eps, *expected in fits:
+        for accountant, number in zip(("basic", "zcdp"), map(int, expected), strict=True):
+            ledger = Ledger(tmp_path / f"{accountant}{eps.strip()}.ledger", "d", 3.0, 1e-5, accountant=accountant)
+            counts, rest = Guarantee(0.03 * float(eps)), Guarantee(0.97 * float(eps), 1e-7)
+            with contextlib.suppress(BudgetExceeded):
+                for _ in range(100):
+                    ledger.check_charges([counts, rest])
+                    for one in (counts, rest):
+                        ledger.charge(one, label="a step of a fit")
+            assert len(ledger.entries()) == 2 * number
+    quota = Ledger(tmp_path / "quota.ledger", "d", 3.0, 1e-5, accountant="zcdp")
+    quota.set_quota("Ada", 1.5, 1e-6)
+    for eps, enough in ((0.322, True), (0.323, False)):
+        with contextlib.nullcontext() if enough else pytest.raises(BudgetExceeded):
+            quota.signed("Ada").check_charges([Guarantee(0.03 * eps), Guarantee(0.97 * eps)])
+
+
 def test_zcdp_takes_delta_from_entries_without_a_rho(path: Path | str) -> None:
     ledger = Ledger(path, "d", 1.0, 1e-5, accountant="zcdp")
     before = ledger.remaining_rho
