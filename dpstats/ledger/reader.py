@@ -7,7 +7,7 @@ import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pandas as pd
 
@@ -43,7 +43,8 @@ def schema_hash(domain: Domain) -> str:
 def _canonical(column: Range | Levels | None) -> list[str | float | None]:
     """What a declaration says cells can be: 17 and 17.0 end a range alike, and 1 and "1" are one level.
 
-    What a fit does with rows beyond a range is no fact about the data.
+    What a fit does with rows beyond a range is no fact about the data: `dpstats.buy_ranges` gives a range an interval,
+    and others may leave the same rows in.
     """
     if column is None:
         return []
@@ -74,10 +75,10 @@ def keep_codebook(connection: Connection, domain: Domain, path: Path | str) -> N
     stored = read_codebook(connection)
     if stored is None:
         store_codebook(connection, domain)
-    elif schema_hash(stored) != schema_hash(domain):
+    elif difference := _difference(stored, domain):
         fix = phrase("leave domain out and use ledger.domain", shell="leave out --domain")
         raise LedgerError(
-            f"domain: ledger {path} keeps a different Domain ({_difference(stored, domain)}); {fix}, or use another "
+            f"domain: ledger {path} keeps a different Domain ({difference}); {fix}, or use another "
             f"path for another data set. {correction()} if it is wrong"
         )
 
@@ -113,18 +114,24 @@ def check_codebook(stored: Domain | None, domain: Domain | None, columns: Iterab
 
 
 def _difference(stored: Domain, other: Domain) -> str:
-    """The first column in which two Domains differ."""
+    """The first column in which two Domains differ, also in what becomes of rows; empty if they agree."""
     for name in [*stored, *other]:
-        if _canonical(stored.get(name)) != _canonical(other.get(name)):
-            return f"{name!r}: {_declaration(stored.get(name))} there, {_declaration(other.get(name))} here"
-    raise AssertionError("the Domains agree")
+        there, here = stored.get(name), other.get(name)
+        if _canonical(there) != _canonical(here) or _extras(there) != _extras(here):
+            return f"{name!r}: {_declaration(there)} there, {_declaration(here)} here"
+    return ""
+
+
+def _extras(column: Range | Levels | None) -> dict[str, Any]:
+    """What a declaration says of rows beside what cells can be."""
+    return column.extras if isinstance(column, Range) else {}
 
 
 def _declaration(column: Range | Levels | None) -> str:
     if column is None:
         return "nothing"
     if isinstance(column, Range):
-        return f"({column.low}, {column.high})"
+        return repr(column) if column.extras else f"({column.low}, {column.high})"
     return f"[{_abbreviated(list(map(str, column.values)))}]"
 
 

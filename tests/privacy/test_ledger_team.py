@@ -396,6 +396,19 @@ def test_declarations_that_mean_the_same_agree(path: Path | str) -> None:
         ledger.charge(SMALL, label="a", domain=Domain(kids=["0", "2", "1"]), columns=["kids"])
 
 
+@pytest.mark.parametrize("more", [{"outside": "drop"}, {"inner": (20, 70)}, {"typical": (39, 14)}])
+def test_which_rows_a_fit_uses_is_its_own_choice_but_no_keepers_word_is_ignored(
+    path: Path | str, more: dict[str, Any]
+) -> None:
+    """A Domain with `outside` at a second opening was taken for the stored one, and calls went on without it."""
+    ledger, other, name = Ledger(path, "d", 1.0, domain={"age": (17, 90)}), Range(17, 90, **more), next(iter(more))
+    ledger.charge(SMALL, label="a bought interval", domain=Domain(age=other), columns=["age"])
+    with pytest.raises(LedgerError, match=rf"\(17, 90\) there, Range\(low=17, high=90, {name}=.*set_domain"):
+        Ledger(path, "d", 1.0, domain={"age": other})
+    ledger.set_domain({"age": other})
+    Ledger(path, "d", 1.0, domain={"age": Range(17.0, 90.0, **more)}).close()
+
+
 def test_a_hash_follows_declarations_and_not_their_order() -> None:
     assert schema_hash(Domain(a=(0, 1), b=["x", "y"])) == schema_hash(Domain(b=["x", "y"], a=(0, 1)))
     assert schema_hash(Domain(b=["x", "y"])) != schema_hash(Domain(b=["y", "x"]))
