@@ -164,7 +164,7 @@ class Table:
     def where(self, holds: Holds, names: Iterable[str]) -> Table:
         """The rows where `holds` says so, which looks at the columns `names`. Reads rows: charge first."""
         chosen = holds(self)
-        return self.select(chosen, int(np.count_nonzero(chosen)))
+        return self.select(chosen, int(np.count_nonzero(chosen))).within_parts(self.memberships)
 
     def __repr__(self) -> str:
         return f"<Table of {len(self.labels)} columns>"

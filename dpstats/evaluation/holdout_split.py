@@ -271,11 +271,6 @@ def _side(table: Table, rule: HoldoutRule, side: Side) -> Table:
     return rows.within_parts((*table.memberships, rule.membership(side)))
 
 
-def are_test_rows(table: Table) -> bool:
-    """Whether a table knows that its rows are the test rows of a holdout."""
-    return any(one.rule.startswith(HOLDOUT) and one.part == "test" for one in table.memberships)
-
-
 def usable_columns(table: Table) -> list[str]:
     """Names of the columns that can be hashed, by their names and declared types alone, in order of the alphabet."""
     usable = []

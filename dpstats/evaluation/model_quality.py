@@ -18,7 +18,6 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError
 from dpstats.evaluation.binary import DECISION_METRICS, PROBABILITY_METRICS, BinaryModel
 from dpstats.evaluation.histograms import STEPS, WEIGHTED_STEPS, Histogram, linear_range
-from dpstats.evaluation.holdout_split import are_test_rows
 from dpstats.evaluation.integer_noise import IntegerNoise, choose_noise
 from dpstats.evaluation.levels import LEVEL_METRICS, LevelModel
 from dpstats.evaluation.numeric import COUNT_METRICS, GAUSSIAN_METRICS, QUANTILE_METRICS, NumericModel
@@ -47,7 +46,7 @@ from dpstats.formula.design import DesignSpec
 from dpstats.formula.reader import check_columns
 from dpstats.ledger import LedgerLike
 from dpstats.mechanisms.design import ArrayDesign, PublicDesign
-from dpstats.models.release import Release, check_unit
+from dpstats.models.release import Release, check_unit, holdouts
 from dpstats.models.sources import OFFSET_BOUND, AuxiliaryArrays, auxiliary_arrays
 from dpstats.plan import Plan
 from dpstats.privacy.guarantee import Guarantee, Unit
@@ -67,6 +66,13 @@ NOT_EVALUATED = {
 
 PER_UNIT = "The guarantee is per {unit}, as that of the model: one row of each {unit} counts."
 """What is said of a unit that the caller did not name."""
+
+NOT_KNOWN_HELD_OUT = (
+    "These are the test rows of a holdout, and no record shows that the model was fitted to its training rows "
+    "(split.train, or ledger=split.train_ledger). A model of all rows was fitted to these too: its metrics are too "
+    "good."
+)
+"""What is said of test rows that the model may have been fitted to."""
 
 SHRUNKEN = 1.05  # predictions are shrunken if unbiased coefficients are so many times as large as the released ones
 NOISY_SHARE, LARGE_NOISE = 3.0, 0.05
@@ -210,7 +216,9 @@ def evaluate(
             assert isinstance(design, DesignSpec)
             values = sums.of_table(design, rows, privacy.record, random)
         found = describe(fit.plan, sums, noise.add(values, random), noise, guarantee)
-        found = replace(found, held_out=rows is not None and are_test_rows(rows))
+        tested, models = set(holdouts(rows, "test")), [fit] if against is None else [fit, against]
+        found = replace(found, held_out=bool(tested) and all(tested & set(one.holdouts) for one in models))
+        unsure = [NOT_KNOWN_HELD_OUT] if tested and not found.held_out else []
         if against is not None:
             found = replace(found, against=model_name(against.plan))
         verdict = [] if against is None else [verdict_note(found)]
@@ -219,7 +227,7 @@ def evaluate(
         weighted = bool(weights_note(blocks))
         lost = left_out_note(found, design, weighted=weighted)
         about_fit = (*noisy_share_note(found, fit), *shrunken_note(found, fit))
-        return replace(found, notes=(*verdict, *lost, *about_fit, *found.notes, *dropped, *per_unit))
+        return replace(found, notes=(*verdict, *unsure, *lost, *about_fit, *found.notes, *dropped, *per_unit))
 
     return Release(
         guarantee,

@@ -65,7 +65,8 @@ class Evaluation(Released):
         Family and formula of another model: `metrics` are then mean differences of losses, those of `model` less those
         of the other.
     held_out : bool
-        Whether the rows are known to be the test rows of `dpstats.holdout`.
+        Whether the rows are known to be the test rows of a `dpstats.holdout` to whose training rows the model, or each
+        of both, was fitted.
 
     Examples
     --------

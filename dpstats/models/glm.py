@@ -42,7 +42,7 @@ from dpstats.models.forecast import Forecast, forecast
 from dpstats.models.forecast_by_rows import by_rows, forecast_by_rows
 from dpstats.models.pieces import PieceSource, ReadPieces
 from dpstats.models.population import population_rows
-from dpstats.models.release import Release, check_rows
+from dpstats.models.release import Release, check_rows, holdouts
 from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, count_rows, model_formula
 from dpstats.plan import Plan, fit_spec, paid_apart, range_eps
 from dpstats.plan.notes import lacks_errors
@@ -430,9 +430,10 @@ def release_fit(
     # The adaptive plan may have settled on another method, which another page proves.
     charged = replace(plan.guarantee, basis=completed.guarantee.basis)
     released = release_rows(completed, charged, rows, source.nobs(plan.request, data), random)
+    trained = holdouts(data, "train")
     if isinstance(source, PieceSource):
-        return source.pieces.results(released)
-    return released._completed(forecast_rows=partial(needed_rows, plan))
+        return replace(source.pieces.results(released), holdouts=trained)
+    return released._completed(forecast_rows=partial(needed_rows, plan), holdouts=trained)
 
 
 def release_rows(

@@ -20,6 +20,7 @@ from dpstats.families.quantile import Quantile, is_quantile
 from dpstats.formula.design import DesignSpec
 from dpstats.models.adaptive import settled
 from dpstats.models.glm import Further, fit_source, release_rows
+from dpstats.models.release import holdouts
 from dpstats.models.sources import FormulaSource
 from dpstats.plan import Plan, with_settled_law
 from dpstats.plan.plan import plan_model
@@ -186,5 +187,6 @@ def _release_others(
         with contextlib.suppress(DPStatsError):
             following = beside(first.plan, with_settled_law(plan))
         rows = source.rows(following, data, random)
-        fits[q] = release_rows(following, plan.guarantee, rows, source.nobs(plan.request, data), random)
+        fit = release_rows(following, plan.guarantee, rows, source.nobs(plan.request, data), random)
+        fits[q] = fit._completed(holdouts=holdouts(data, "train"))
     return QuantileResults(fits, planned.guarantee)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -17,6 +18,7 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DataError, LedgerError
 from dpstats.formula.design import DesignSpec
 from dpstats.ledger import Ledger, LedgerLike, Part, as_ledger
+from dpstats.ledger.accounts import HOLDOUT
 from dpstats.privacy.guarantee import Guarantee, Unit
 from dpstats.privacy.randomness import RandomSource, secret_key
 from dpstats.progress import show_elapsed
@@ -119,6 +121,13 @@ def check_rows(ledger: Ledger | Part | None, guarantee: Guarantee, data: Table |
                     f"data must have exactly one column {by!r}, which the partition of the ledger is made by"
                 )
             usable_kind(by, data.column(by))
+
+
+def holdouts(data: Table | None, side: str) -> tuple[str, ...]:
+    """The holdouts of which a table holds rows of one side alone: hashes of their rules, from public facts."""
+    known = () if data is None else data.memberships
+    rules = (one.rule for one in known if one.rule.startswith(HOLDOUT) and one.part == side)
+    return tuple(hashlib.sha256(rule.encode()).hexdigest()[:16] for rule in rules)
 
 
 def check_for_unit(ledger: LedgerLike, unit: str | None, what: str) -> None:

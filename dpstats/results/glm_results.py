@@ -40,6 +40,8 @@ class GLMResults(ReleasedModel):
         The number of rows where it is public (``adjacency="replace_one"``), else None.
     released : Information, ReleasedSums or None
         The quantities released for inference, if any.
+    holdouts : tuple of str
+        Of each `dpstats.holdout` to whose training rows the model was fitted, a hash of its public rule.
 
     Examples
     --------
@@ -168,6 +170,7 @@ class GLMResults(ReleasedModel):
         facts["advice"] = list(self.plan.advice)
         for name, sums in (("fit_statistics", self.fit_sums), ("arm_sums", self.arm_sums)):
             facts |= {} if sums is None else {name: sums.to_dict()}
+        facts |= {"holdouts": list(self.holdouts)} if self.holdouts else {}
         needed = None if self.has_errors and not np.isinf(self.bse).any() else self.needed_rows
         return facts | ({} if needed is None else {"needed_rows": needed._asdict()})
 
@@ -180,7 +183,8 @@ class GLMResults(ReleasedModel):
         sums, arms, needed = map(facts.get, ("fit_statistics", "arm_sums", "needed_rows"))
         averaged = None if sums is None else FitSums.from_dict(sums)
         focus = None if arms is None else ArmSums.from_dict(arms)
-        fit = cls(plan, np.asarray(facts["scaled_params"]), facts["nobs"], released, averaged, focus)
+        held, params = tuple(map(str, facts.get("holdouts", ()))), np.asarray(facts["scaled_params"])
+        fit = cls(plan, params, facts["nobs"], released, averaged, focus, holdouts=held)
         vars(fit)["needed_rows"] = None if needed is None else NeededRows(needed["rows"], needed["usual"])
         return fit
 

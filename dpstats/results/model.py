@@ -274,6 +274,7 @@ class ReleasedModel(FittedModel):
     arm_sums: ArmSums | None = None
     # Post-processing that takes longer than a fit should: asked for by notes, and stored where they have its numbers.
     forecast_rows: Callable[[float], NeededRows | None] | None = field(default=None, repr=False)
+    holdouts: tuple[str, ...] = ()
 
     if not TYPE_CHECKING:
 

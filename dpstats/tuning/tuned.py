@@ -19,7 +19,7 @@ from dpstats.errors import ArgumentError, DataError
 from dpstats.formula.design import DesignSpec
 from dpstats.ledger import LedgerLike
 from dpstats.models.glm import release_rows
-from dpstats.models.release import Release, check_for_unit, person_rows
+from dpstats.models.release import Release, check_for_unit, holdouts, person_rows
 from dpstats.models.sources import FormulaSource, cap_rows
 from dpstats.plan import Plan
 from dpstats.privacy.guarantee import Guarantee
@@ -67,7 +67,8 @@ class CandidateFits:
     def fit_to(self, completed: Plan, rows: Rows[Block], nobs: int | None = None) -> GLMResults:
         """The fit of a completed plan to some rows."""
         fitted = cap_rows(rows, completed.family)
-        return release_rows(completed, completed.guarantee, fitted, nobs, self.random)
+        fit = release_rows(completed, completed.guarantee, fitted, nobs, self.random)
+        return fit._completed(holdouts=holdouts(self.data, "train"))
 
 
 def random_stopping(plan: TuningPlan, fitting: CandidateFits) -> tuple[int, GLMResults]:

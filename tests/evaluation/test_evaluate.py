@@ -713,6 +713,35 @@ def test_test_rows_are_not_those_that_the_model_was_fitted_to(tmp_path: Path) ->
             assert (words in " ".join(one.summary(full=True).as_text().split())) == (found is not tested)
 
 
+def test_a_model_of_all_rows_is_not_held_out(tmp_path: Path) -> None:
+    """Test rows said no word where the model was fitted to them too; a model of the training rows is told apart by
+    whichever verb fitted it, and from its file."""
+    data, rows, words = frame(4000, 3), {"domain": DOMAIN, "seed": 1}, "A model of all rows was fitted to these too"
+    ledger = dp.Ledger(tmp_path / "rows.ledger", dataset="rows", eps=50.0)
+    split = dp.holdout(data, 0.4, by="x", ledger=ledger, seed=1)
+    again = dp.holdout(split.train, 0.5, by="x", seed=2)
+    others = dp.holdout(data, 0.3, by="x", seed=3)
+
+    def told(test: Any, *models: Any) -> bool:
+        found = dp.evaluate(models[0], test, 2.0, against=models[1] if models[1:] else None, seed=1)
+        text = " ".join(found.summary().as_text().split())
+        assert found.held_out == (words not in text)
+        return words in text
+
+    whole, trained = (dp.ols("y ~ x", one, 2.0, **rows) for one in (data, split.train))
+    charged = dp.ols("y ~ x + g", data, 2.0, domain=DOMAIN, ledger=split.train_ledger)
+    trained.save(tmp_path / "fit.json")
+    levels = dp.ols("y ~ x", split.train, 8.0, by="g", **rows)
+    tuned = dp.tune("y ~ x", split.train, {"curvature": [1.0, 10.0]}, eps=8.0, **rows)
+    for fit in (trained, charged, dp.GLMResults.load(tmp_path / "fit.json"), tuned.fit, *levels.fits):
+        assert not told(split.test, fit)
+    for test, fit in ((split.test, whole), (again.test, trained), (others.test, trained)):
+        assert told(test, fit)
+    assert not told(again.test, dp.ols("y ~ x", again.train, 2.0, **rows))
+    assert told(split.test, trained, whole)
+    assert words not in dp.evaluate(whole, data, 2.0, seed=1).summary(full=True).as_text()
+
+
 def test_residuals_with_a_long_tail_are_named_below_the_table() -> None:
     rng = np.random.default_rng(3)
     x = rng.uniform(-1, 1, 4000)
