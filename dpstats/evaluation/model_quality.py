@@ -69,8 +69,8 @@ PER_UNIT = "The guarantee is per {unit}, as that of the model: one row of each {
 
 NOT_KNOWN_HELD_OUT = (
     "These are the test rows of a holdout, and no record shows that the model was fitted to its training rows "
-    "(split.train, or split.train_ledger as the ledger). A model of all rows was fitted to these too: its metrics are too "
-    "good."
+    "(split.train, or split.train_ledger as the ledger). A model of all rows was fitted to these too: its metrics are "
+    "too good."
 )
 """What is said of test rows that the model may have been fitted to."""
 
