@@ -182,7 +182,8 @@ FORECAST_NOTES = (
 DESCRIBED_NOTES = (
     "std error is the forecast for rows as described, lower that of the median fit; at least 95 of 100 fits are "
     "expected to stay below upper, if the description is right. sampling is without privacy.",
-    "finite is the chance that an error is finite; an upper of inf means that more than 5 of 100 fits have none.",
+    "finite is the chance that an error is finite; an upper of inf means that an unlucky fit may have none, by its noise "
+    "or by a range that it buys.",
 )
 
 
@@ -190,7 +191,14 @@ def _forecast_text(table: pd.DataFrame, rows: str) -> Summary:
     """A forecast of standard errors of so many rows or persons, as a table."""
     chances = ("identified", "identified_upper")
     lines = [
-        (name, [f"{value:.0%}" if column in chances else format_number(value) for column, value in row.items()])
+        # A chance below one is not printed as 100 %.
+        (
+            name,
+            [
+                f"{int(100 * value + 1e-9)}%" if column in chances else format_number(value)
+                for column, value in row.items()
+            ],
+        )
         for name, row in table.iterrows()
     ]
     headers = ["std error", "lower", "upper", "sampling", "finite", "at upper"]

@@ -178,14 +178,16 @@ class Forecast:
         with show_elapsed("forecasting standard errors"):
             found = [self.likely(name, n) for name in self.names]
         usual, upper = found[0], found[-1]
-        unlucky = self.cautious().likely(self.last, n)[0] if self.known else upper[0]
+        # Of described rows the chance counts fits whose purchases go badly too: it stands beside their errors.
+        unlucky, chance = self.cautious().likely(self.last, n) if self.known else upper
+        identified = np.minimum(usual[1], chance) if self.known else usual[1]
         columns = {
-            "std_error": usual[0],
+            "std_error": np.where(identified < HALF, np.inf, usual[0]),
             "lower": np.minimum.reduce([errors for errors, _ in found]),
             "upper": np.maximum(usual[0], unlucky),
             "sampling": self.sampling(self.names[0]) / np.sqrt(n),
-            "identified": usual[1],
-            "identified_upper": upper[1],
+            "identified": identified,
+            "identified_upper": identified if self.known else chance,
         }
         pairs = isinstance(self.coefficients[0], tuple)
         index = pd.MultiIndex.from_tuples(self.coefficients) if pairs else self.coefficients

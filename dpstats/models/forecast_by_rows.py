@@ -65,6 +65,10 @@ SMALL_COUNT = 2.0
 """A forecast takes the count of the rows for so many of its standard deviations less: 97 of 100 are larger."""
 
 
+BADLY_BOUGHT = 1 / 20
+"""The share of purchases that keep the declared range, by design."""
+
+
 class Choices:
     """What a fit of a plan that counts its rows becomes by their number, its ranges as they are declared.
 
@@ -131,8 +135,7 @@ class AdaptiveForecast(Forecast):
     def _badly_bought(self) -> AdaptiveForecast:
         """The same of fits whose purchases go badly, but whose noise does not.
 
-        One purchase in twenty keeps the declared range: if its noise had to be unlucky too, an unlucky fit would be one
-        in hundreds.
+        If the noise had to be unlucky as well as the purchase, an unlucky fit would be one in hundreds.
         """
         return replace(self, likely_share=SURE, unlucky=False)
 
@@ -172,7 +175,8 @@ class AdaptiveForecast(Forecast):
     def likely(self, name: str, n: int, *, rough: bool = False) -> tuple[Vector, Vector]:
         errors, chance = super().likely(name, n, rough=rough)
         if self.unlucky and self._badly_bought.bought_at(n) != self.bought_at(n):
-            errors = np.maximum(errors, self._badly_bought.likely(name, n, rough=rough)[0])
+            worse, rare = self._badly_bought.likely(name, n, rough=rough)
+            errors, chance = np.maximum(errors, worse), (1 - BADLY_BOUGHT) * chance + BADLY_BOUGHT * rare
         return errors, chance
 
     def drawn_errors(self, name: str, n: int, draws: int) -> Iterator[Vector]:

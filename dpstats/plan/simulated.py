@@ -94,7 +94,8 @@ class Simulated(ABC):
             more and less; sampling, without any noise; identified, the chance that the noise leaves the coefficient a
             standard error, of the rows of std_error; identified_upper, that chance of the rows of upper, which is the
             one to count on where nothing is known. An error is inf where its chance is below one half. Of known rows
-            std_error is that of a fit in the middle, and at least 95 of 100 fits are expected to be below upper.
+            std_error is that of a fit in the middle, and at least 95 of 100 fits are expected to be below upper; it is
+            inf if an unlucky fit may have no error, by its noise or by a range that it buys. identified counts both.
 
         Examples
         --------
