@@ -212,11 +212,16 @@ def _predict(options: argparse.Namespace) -> None:
     own = options.offset is None and options.exposure is None
     columns = design.parsed.predicting_columns if own else design.parsed.exog_columns
 
+    of_all: dict[str, None] = {}  # warnings, by their text
+
     def written(batches: Iterable[Table]) -> tuple[int, int]:
         """Write the predictions of all batches; how many there are, and how many of them are missing."""
         rows = missing = 0
         for number, batch in enumerate(batches):
-            frame = _batch_predictions(fit, batch, None if options.no_intervals else 1 - options.level, beside)
+            with warnings.catch_warnings(record=True) as heard:
+                warnings.simplefilter("always")
+                frame = _batch_predictions(fit, batch, None if options.no_intervals else 1 - options.level, beside)
+            of_all.update(dict.fromkeys(str(one.message) for one in heard))
             missing += int(frame.iloc[:, 0].isna().sum())
             if options.id is not None:
                 if options.id in frame:
@@ -234,6 +239,7 @@ def _predict(options: argparse.Namespace) -> None:
         warnings.simplefilter("always")
         warn_of_cells(design, table, offset=own)  # once of all rows: each batch would count its own
     notes = [str(one.message) for one in told]
+    notes += [text for text in of_all if not text.startswith("newdata:")]
     if missing and sum("no prediction" in note for note in notes) != 1:  # one cause alone has told their number
         notes.append(f"in all, {missing:,} of {rows:,} rows have no prediction, and empty cells in the output")
     for note in notes:
@@ -242,12 +248,10 @@ def _predict(options: argparse.Namespace) -> None:
 
 def _batch_predictions(fit: GLMResults, batch: Table, alpha: float | None, beside: Mapping[str, Any]) -> pd.DataFrame:
     """Predictions of some rows, with intervals where `alpha` asks for them and the fit has any."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        if alpha is not None:
-            with suppress(NotReleasedError):  # no standard errors, or no mean
-                return fit.get_prediction(batch, alpha, **beside).summary_frame()
-        return pd.DataFrame({"predicted": np.asarray(fit.predict(batch, **beside))})
+    if alpha is not None:
+        with suppress(NotReleasedError):  # no standard errors, or no mean
+            return fit.get_prediction(batch, alpha, **beside).summary_frame()
+    return pd.DataFrame({"predicted": np.asarray(fit.predict(batch, **beside))})
 
 
 def _cells(table: Table, name: str) -> list[object]:

@@ -182,8 +182,8 @@ FORECAST_NOTES = (
 DESCRIBED_NOTES = (
     "std error is the forecast for rows as described, lower that of the median fit; at least 95 of 100 fits are "
     "expected to stay below upper, if the description is right. sampling is without privacy.",
-    "finite is the chance that an error is finite; an upper of inf means that an unlucky fit may have none, by its noise "
-    "or by a range that it buys.",
+    "finite is the chance that an error is finite; an upper of inf means that an unlucky fit may have none, by its "
+    "noise or by a range that it buys.",
 )
 
 

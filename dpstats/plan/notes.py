@@ -485,7 +485,8 @@ def dispersion_note(plan: PlanFacts) -> str:
         f"alpha {found} bought for all counts without regard to their columns, and set one standard deviation above "
         "its estimate. It tends to be too large, which may widen model-based standard errors; coefficients are valid "
         f"for any alpha. {argument('inference', 'robust')} does not use it, but its standard errors are usually wider, "
-        f"up to twice. The alternative is {argument('family', 'poisson')}: its quasi-Poisson errors use no alpha."
+        f"often two to three times. The alternative is {argument('family', 'poisson')}: its quasi-Poisson errors use "
+        "no alpha."
     )
 
 

@@ -16,7 +16,7 @@ from dpstats.arguments import check_flag, check_fraction, explain_calls, is_numb
 from dpstats.data import Table, as_endog, as_exog, as_table
 from dpstats.domain import Levels
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
-from dpstats.families import Family
+from dpstats.families import Family, Poisson
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.patsy_internals import DesignInfo, PatsyError
 from dpstats.frames import NotedFrame, WideFrame
@@ -97,6 +97,17 @@ def as_offset(offset: Any, rows: int) -> Vector:
     if len(column) != rows:
         raise ArgumentError(f"offset must be a number or have one for each of the {rows} rows, got {len(column)}")
     return column.numbers()
+
+
+def warn_of_capped_means(family: Family, linear: Vector) -> None:
+    """Warn of means beyond the cap of the fit, which do not rise in proportion to an exposure that is given."""
+    if isinstance(family, Poisson) and np.any(linear > family.knots()[0]):
+        warnings.warn(
+            f"means above {family.curvature_bound:.4g}, the mean cap of this fit, rise more slowly than the exposure, "
+            f"to at most {family.lipschitz:.4g}: predict with {argument('exposure', 1)}, and multiply the rates",
+            UserWarning,
+            stacklevel=4,
+        )
 
 
 def warn_of_cells(design: DesignSpec, table: Table, *, offset: bool) -> None:
@@ -526,6 +537,9 @@ class InferenceMixin:
         if offset is not None:
             own = design.scaled_offset(as_offset(offset, len(exog)))
             complete = complete & np.isfinite(own)
+            if warns:
+                fitted = exog[complete] @ (self.scaled_params if coefficients is None else np.ones(1))
+                warn_of_capped_means(self._family, fitted + own[complete])
         return NewRows(exog, complete, table.index, own)
 
     def _constraints(self, r_matrix: Any) -> tuple[Vector, Vector, tuple[str, ...]]:

@@ -20,7 +20,7 @@ from dpstats.formula.design import DesignSpec
 from dpstats.frames import NotedFrame, WideFrame
 from dpstats.inference import JointTest, ModelSpread, wald_test
 from dpstats.inference.estimates import NORMAL
-from dpstats.mechanisms.design import PublicDesign, constant_column
+from dpstats.mechanisms.design import PublicDesign, SubDesign, constant_column
 from dpstats.mechanisms.fit_statistics import FitSums, MadeUpRows, RowFunctions
 from dpstats.mechanisms.focus import ArmSums
 from dpstats.mechanisms.information import Information, ReleasedSums
@@ -55,7 +55,7 @@ from dpstats.results.standard_errors import (
     sums_noise,
 )
 from dpstats.results.stored import Released
-from dpstats.wording import argument
+from dpstats.wording import argument, joined
 
 Vector = NDArray[np.float64]
 
@@ -195,7 +195,8 @@ class FittedModel(InferenceMixin, Released):
             Takes the place of the formula's offset or exposure, whose columns `newdata` then need not have: 0 predicts
             for an exposure of 1. A model of arrays that has an offset asks for it.
         exposure : float or array_like, shape (rows,), optional
-            For a log link: its logarithm is the offset.
+            For a log link: its logarithm is the offset. Means of a Poisson fit that exceed its cap rise more slowly
+            than the exposure, with a warning.
 
         Returns
         -------
@@ -422,15 +423,27 @@ class ReleasedModel(FittedModel):
         that of the rows' weights in the information, at the coefficients as released, and at least 1. Its error is that
         of the noise. It is not Pearson's dispersion, statsmodels' `scale`, which divides every row's square by its own
         mean: they agree where variances are in proportion to means. slopes is the joint test that all coefficients but
-        the intercept are zero: the statistic of `wald_test`, with df and p_value. nobs and the share explained need
-        `fitstats` in the call, or follow from what else was released; the others follow from the errors.
+        the intercept are zero: the statistic of `wald_test`, with df and p_value; a note names the coefficients that
+        are too noisy for it. nobs and the share explained need `fitstats` in the call, or follow from what else was
+        released; the others follow from the errors.
 
         Raises
         ------
         NotReleasedError
             If no errors were released.
         """
-        return WideFrame(self._figures.copy())
+        table = NotedFrame(self._figures.copy())
+        if self._slopes_test is None:
+            return table
+        _, tested = self._slopes_test
+        differences, slopes = self._tested_differences, self.params.index[self._fitted_columns][self.plan.constants :]
+        apart = {name for names in differences.values() for name in names}
+        named = [name for name in tested if name not in apart]
+        named += [f"differences of levels of {term}" for term in differences]
+        if len(tested) < len(slopes):
+            left_out = "others" if differences else joined([name for name in slopes if name not in tested])
+            table.attrs["note"] = f"slopes: joint test of {joined(named)}, without {left_out} (too noisy for it)"
+        return table
 
     @cached_property
     def _figures(self) -> pd.DataFrame:
@@ -476,6 +489,24 @@ class ReleasedModel(FittedModel):
         test = wald_test(errors.table.estimates, np.eye(len(columns))[places], errors.nulls[places])
         names = [self._fitted_names[places[place]] for place in test.tested]
         return (test, names) if test.df else None
+
+    @cached_property
+    def _tested_differences(self) -> dict[str, list[str]]:
+        """The names in the joint test that stand for differences from the commonest level of a factor, by the term.
+
+        Not those of a factor of which all are tested and have a std err: they are zero where its slopes are.
+        """
+        _, tested = self._slopes_test or (None, [])
+        design, turned = SubDesign(self.plan.design, self._fitted_columns), np.diag(self._inferred.basis) < 0
+        shown, found = set(self.bse.index[np.isfinite(self.bse)]), dict[str, list[str]]()
+        for factor in design.dummies:
+            columns = list(factor.columns)
+            names = [design.names[column] for column in columns]
+            among = [name for name in names if name in tested]
+            if among and turned[columns].any() and not (among == names and set(names) <= shown):
+                (term,) = (one.name for one in design.terms if one.columns.start <= columns[0] < one.columns.stop)
+                found[term] = among
+        return found
 
     def get_margeff(self, at: At = "overall", *, dummy: bool = False, alpha: float = 0.05) -> MarginalEffects:
         """Marginal effects on the mean response, as of statsmodels.
@@ -651,8 +682,10 @@ class ReleasedModel(FittedModel):
             design, frame = self.predicting_design, public_frame(newdata)
             given = None if offset is None else as_offset(offset, len(frame))
             domain, read = (design.domain, design.parsed.exog_columns) if isinstance(design, DesignSpec) else ({}, ())
-            if isinstance(design, DesignSpec):
-                warn_of_cells(design, as_table(frame), offset=offset is None)
+            if given is not None:  # once of all rows: they are changed, and read again and again
+                self._model_rows(frame, given, coefficients=self.scaled_params)
+            elif isinstance(design, DesignSpec):
+                warn_of_cells(design, as_table(frame), offset=True)
             source = PublicRows(name, model.errors, frame, rows, self._mean, domain, read, by)
         return Comparer(model, source)
 

@@ -65,7 +65,6 @@ from dpstats.results.error_advice import (
     costly_references_note,
     cut_points_note,
     fills_ranges,
-    fitted_last,
     hidden_shares,
     missing_notes,
     names_cure,
@@ -243,7 +242,7 @@ def shown_test(results: ReleasedModel) -> ShownTest | None:
         return ShownTest(test, "slopes", [])
     if len(tested) < 2:
         return None
-    differences = _tested_differences(results, tested, shown)
+    differences = results._tested_differences
     if differences:
         apart = {name for names in differences.values() for name in names}
         levels = f"differences of levels of {joined(list(differences))}"
@@ -260,23 +259,6 @@ def shown_test(results: ReleasedModel) -> ShownTest | None:
     if len(left_out) <= ROOM_FOR_TESTED:
         return ShownTest(test, f"joint test of the slopes with a std err, without {left_out} (too noisy for it)", [])
     return ShownTest(test, f"joint test of {len(tested)} of the {len(shown)} slopes with a std err", tested)
-
-
-def _tested_differences(results: ReleasedModel, tested: list[str], shown: list[str]) -> dict[str, list[str]]:
-    """The names in a joint test that stand for differences from the commonest level of a factor, by the term.
-
-    Not those of a factor of which all are tested and have a std err: they are zero where its slopes are.
-    """
-    design, turned = fitted_last(results), np.diag(results._inferred.basis) < 0
-    found = dict[str, list[str]]()
-    for factor in design.dummies:
-        columns = list(factor.columns)
-        names = [design.names[column] for column in columns]
-        among = [name for name in names if name in tested]
-        if among and turned[columns].any() and not (among == names and set(names) <= set(shown)):
-            (term,) = (one.name for one in design.terms if one.columns.start <= columns[0] < one.columns.stop)
-            found[term] = among
-    return found
 
 
 BEFORE_RANGES = " before ranges were bought"

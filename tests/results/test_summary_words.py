@@ -14,6 +14,7 @@ import pytest
 from scipy.stats import norm
 
 import dpstats as dp
+from dpstats.cli.main import main
 from dpstats.errors import ArgumentError, DataError, DomainError, NotReleasedError
 from dpstats.plan.tables import in_units
 from dpstats.results.contrasts import (
@@ -194,6 +195,7 @@ def test_tidy_takes_brooms_arguments() -> None:
         fit.tidy(conflevel=0.9)  # type: ignore[call-arg]
 
 
+@pytest.mark.filterwarnings("ignore:means above")
 def test_a_missing_exposure_is_named_with_what_to_pass() -> None:
     data = rows().assign(t=1.5, k=2.0)
     fit = dp.poisson("k ~ x", data, 1.0, domain={**DOMAIN, "t": (1, 2), "k": (0, 9)}, exposure="t")
@@ -441,6 +443,7 @@ def test_numbers_of_new_rows_that_are_clipped_are_counted_by_column() -> None:
         dropping.predict(new[np.isfinite(new["x"])])
 
 
+@pytest.mark.filterwarnings("ignore:means above")
 def test_comparisons_of_a_model_with_an_exposure_take_that_of_the_new_rows() -> None:
     data = rows().assign(years=2.0, count=lambda frame: frame["b"])
     domain = {**DOMAIN, "years": (0, 10), "count": (0, 5)}
@@ -463,6 +466,40 @@ def test_comparisons_of_a_model_with_an_exposure_take_that_of_the_new_rows() -> 
         fit.predictions(exposure=1)
     with pytest.raises(dp.errors.ArgumentError, match="one for each of the 2 rows"):
         fit.comparisons({"x": 0.1}, newdata=new, exposure=[1.0, 2.0, 3.0])
+
+
+def test_an_exposure_beyond_the_mean_cap_is_told(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    data = rows().assign(years=2.0, count=lambda frame: frame["b"])
+    domain = {**DOMAIN, "years": (0, 10), "count": (0, 5)}
+    fit = dp.poisson("count ~ x", data, 20.0, domain=domain, exposure="years", inference=True, ranges="declared")
+    new = pd.DataFrame({"x": [0.0, 0.5], "g": ["a", "b"]})
+    told = r"mean cap of this fit, rise more slowly than the exposure, to at most .*: predict with exposure=1, and mul"
+    for call in (fit.predict, fit.get_prediction, lambda rows, **by: fit.predictions(newdata=rows, **by)):
+        with pytest.warns(UserWarning, match=told):
+            call(new, exposure=1000.0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            call(new, exposure=1.0)
+    fit.save(tmp_path / "fit.json")
+    new.to_csv(tmp_path / "new.csv")
+    asked = ["predict", str(tmp_path / "fit.json"), str(tmp_path / "new.csv"), "--exposure"]
+    assert main([*asked, "1000"]) == 0
+    assert capfd.readouterr().err.count("predict with --exposure 1, and multiply the rates") == 1
+    assert main([*asked, "1"]) == 0
+    assert capfd.readouterr().err == ""
+
+
+def test_the_joint_test_names_what_it_leaves_out_beside_an_exposure() -> None:
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame({"age": rng.uniform(20, 70, 6000), "years": rng.uniform(0.5, 5, 6000)})
+    data["narrow"] = rng.normal(0, 0.02, 6000)
+    data["claims"] = rng.poisson(0.3 * data["years"] * np.exp(0.02 * (data["age"] - 45)))
+    domain = {"age": (20, 70), "years": (0.5, 5), "claims": (0, 20), "narrow": (-10, 10)}
+    fit = dp.poisson("claims ~ age + narrow", data, 1.0, domain=domain, exposure="years", seed=1)
+    assert np.isinf(fit.bse["narrow"])
+    assert str(fit.fitstats).endswith("slopes: joint test of age, without narrow (too noisy for it)")
+    whole = dp.poisson("claims ~ age", data, 1.0, domain=domain, exposure="years", seed=1)
+    assert "joint test" not in str(whole.fitstats)
 
 
 def test_a_ledger_that_keeps_the_domain_gives_it(tmp_path: Path) -> None:
