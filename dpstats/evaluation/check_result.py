@@ -14,7 +14,7 @@ from statsmodels.iolib.table import SimpleTable
 
 from dpstats.evaluation.column_histograms import PARTS, ColumnHistogram, is_code, part_of, parts_near
 from dpstats.formula.parse import parse
-from dpstats.formula.reader import DROPS, FORMULA, OPEN, TYPICAL, Fault
+from dpstats.formula.reader import DROPS, FORMULA, NEARLY_ALL, OPEN, TYPICAL, Fault
 from dpstats.frames import WideFrame
 from dpstats.plan.row_counts import DRAWN, MOST_AT_FAULT, rows_of_nobody
 from dpstats.privacy.guarantee import Guarantee
@@ -63,8 +63,6 @@ NORMAL_LOSS, USUAL_LOSS = 0.0027, 0.004
 
 LARGE_LOSS, MOST_LOSING = 0.05, 3
 """From so large a share on lost rows are added up over columns; the columns that lose most are named."""
-
-NEARLY_ALL = 0.9  # of the complete rows: no codes for missing are as frequent
 
 CLIPPED_SHARE = 0.005  # ranges are meant to clip a smaller share of the rows
 

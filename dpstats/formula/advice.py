@@ -56,7 +56,7 @@ def _bought(names: Sequence[str], declared: Domain, table: Table | None) -> list
     """Why ranges may be bought by mistake: in one sentence of all columns whose type no file tells."""
     near = {name: found for name in names if (found := near_miss(name, declared)) is not None}
     notes = [
-        f"column {name} is not declared, and its range will be bought; the domain declares {found}: did you mean that?"
+        f"column {name} is not declared, so the budget buys its range; the domain declares {found}: did you mean that?"
         for name, found in near.items()
     ]
     untyped = [name for name in names if name not in near and reader.is_csv_text(table, name)]

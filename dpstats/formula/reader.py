@@ -22,6 +22,7 @@ from dpstats.data.identities import MISSING_WORDS
 from dpstats.data.passes import cut_even
 from dpstats.data.persons import NOBODY, OwnedRows
 from dpstats.domain import Domain, Levels, Range, number_pair
+from dpstats.domain.declarations import NINES
 from dpstats.errors import DomainError
 from dpstats.families import Family
 from dpstats.formula.coding import factor_values
@@ -30,7 +31,7 @@ from dpstats.formula.parse import Formula
 from dpstats.formula.public_frame import Codes, Encoded
 from dpstats.formula.scaled_design import ScaledDesign, packed_rows
 from dpstats.quiet import quiet
-from dpstats.wording import days_since, phrase
+from dpstats.wording import days_since, joined, phrase
 
 Array = NDArray[np.float64]
 
@@ -403,6 +404,9 @@ NO_NUMBER = "missing, or not a number"
 OPEN = "open"
 """What is declared of a column of which nothing is."""
 
+UNIT = "are the cells in another unit? Compare the codebook, and declare the range in the unit of the data"
+"""What to look at where nearly all rows lie beyond a range."""
+
 AS_LEVELS = " as levels"
 """What stands behind two numbers that are levels."""
 
@@ -438,8 +442,24 @@ CLIPPED_WORDS = {
 """What clipped cells mean for a fit."""
 
 
-CODES = {"below": "-9", "above": "9 or 999", "outside": "-9, 9 or 999"}
-"""Usual codes for missing on either side of a range."""
+SHARED_CODES = {"below": "-9", "above": "999", "outside": "-9 or 999"}
+"""Usual codes for missing on either side of ranges of which most are somewhere else."""
+
+NEARLY_ALL = 0.9
+"""Of the rows: no codes for missing are as frequent."""
+
+
+def codes_beyond(low: float, high: float) -> dict[str, str]:
+    """Usual codes for missing on either side of a range.
+
+    Examples
+    --------
+    >>> codes_beyond(30, 50)["outside"], codes_beyond(0, 5)["above"]
+    ('-9, 99 or 999', '9 or 999')
+    """
+    below = [f"{-code:g}" for code in NINES if -code < low][:1]
+    above = [f"{code:.0f}" for code in NINES if code > high and (code != NINES[1] or high >= NINES[0])][:2]
+    return {"below": joined(below, "or"), "above": joined(above, "or"), "outside": joined([*below, *above], "or")}
 
 
 class Fault(NamedTuple):
@@ -478,13 +498,18 @@ class Fault(NamedTuple):
         """What it does to rows, and what to look at, in words."""
         if self.loses:
             return f"are lost to `{self.column}`: {self.advice}"
-        return self._clipped()
+        return self._clipped(self._codebook_range)
+
+    @property
+    def unit_effect(self) -> str:
+        """`effect`, where nearly all rows lie beyond the range."""
+        return self._clipped(self._codebook_range if self.declared == TRUTHS else UNIT, fitted=False)
 
     @property
     def large_effect(self) -> str:
         """`effect`, where so many rows have it that there is no fit: a column declared as numbers may hold text."""
         if not self.loses:
-            return self._clipped(fitted=False)
+            return self._clipped(self._codebook_range, fitted=False)
         return f"are lost to `{self.column}`: {self.large_advice}"
 
     @property
@@ -499,19 +524,19 @@ class Fault(NamedTuple):
             f"numbers, {days_since(self.column)}"
         )
 
-    def _clipped(self, *, fitted: bool = True) -> str:
+    def _clipped(self, fix: str, *, fitted: bool = True) -> str:
         """What is wrong with clipped rows, with the coefficients of a fit, and what to type."""
         biased = ", which biases every coefficient, usually towards zero" if self.response else ""
         own = CLIPPED_WORDS[self.beside] if fitted and not self.response else ""
         where = f"have `{self.column}` {self.kind} its declared range {self.declared}, where they are clipped"
-        return f"{where}{biased}{own}; {self._codebook_range}"
+        return f"{where}{biased}{own}; {fix}"
 
     def shared_effect(self, columns: str, *, large: bool = False) -> str:
         """`effect` of several columns, the same for all that have the same cause, or `large_effect`."""
         if not self.loses:
             own = CLIPPED_WORDS[self.beside].replace("coefficient is that", "coefficients are those") * (not large)
-            return (
-                f"have {columns} {self.kind} their declared ranges, where they are clipped{own}; {self._codebook_range}"
+            return f"have {columns} {self.kind} their declared ranges, where they are clipped{own}; " + self._codebook(
+                self._codes if self.declared == TRUTHS else SHARED_CODES[self.kind]
             )
         reason = self.large_advice if large else self.advice
         if self.beyond_typical:
@@ -528,8 +553,18 @@ class Fault(NamedTuple):
         return f"skewed? declare {inner} in its place; if not, compare {typical} with its source"
 
     @property
+    def _codes(self) -> str:
+        """Usual codes for missing where the fault is."""
+        low, high = map(float, self.declared[1 : self.declared.index(")")].split(","))
+        return codes_beyond(low, high)[self.kind]
+
+    @property
     def _codebook_range(self) -> str:
-        """What to type if values lie outside the declared range: a response drops no rows."""
+        """What to type if values lie outside the declared range."""
+        return self._codebook(self._codes)
+
+    def _codebook(self, codes: str) -> str:
+        """What to type if values lie outside a declared range, by codes for missing there: a response drops no rows."""
         dropped = phrase('dp.Range(low, high, outside="drop")', shell="outside: drop")
         missing = "make these cells missing" if self.response else dropped
         if self.response and self.kind == "below" and self.declared.startswith(("(0,", SHARE)):
@@ -538,23 +573,16 @@ class Fault(NamedTuple):
                 f"compare the codebook: {missing} if the values are codes for missing, such as -9, and declare a wider "
                 "range only if the response can be negative"
             )
-        return (
-            f"compare the codebook: declare a wider range, or {missing} if the values are codes for missing, such as "
-            f"{CODES[self.kind]}{self._two_codes}"
-        )
+        named = f", such as {codes}" * bool(codes)
+        wider = f"compare the codebook: declare a wider range, or {missing} if the values are codes for missing{named}"
+        if self.declared == TRUTHS and self.kind != "below":
+            return f"are its codes 1 and 2? Then declare the levels [1, 2]. Otherwise {wider}"
+        return wider
 
     @property
     def other_unit(self) -> str:
         """`advice`, where nearly all rows lie on one side of the range."""
-        return (
-            f"{self.kind} the declared range {self.declared}; are the cells in another unit? Compare the codebook, and "
-            "declare the range in the unit of the data"
-        )
-
-    @property
-    def _two_codes(self) -> str:
-        """What to type if a column that is declared to be 0 or 1 has other codes; else empty."""
-        return "; if the codes are 1 and 2, declare the levels [1, 2]" if self.declared == TRUTHS else ""
+        return self.advice if self.declared == TRUTHS else f"{self.kind} the declared range {self.declared}; {UNIT}"
 
     @property
     def advice(self) -> str:
@@ -569,8 +597,9 @@ class Fault(NamedTuple):
             return "missing, or not UTF-8 text" if self.bytes_of_text else "missing"
         if self.kind == "undeclared" and self.declared.endswith(AS_LEVELS):
             two = self.declared.removesuffix(AS_LEVELS)
+            coded = "; if its codes are 1 and 2, declare the levels [1, 2]" if two == "0, 1" else ""
             return (
-                f"neither of the levels {two}, or a code for missing, such as 9: make it missing; compare the "
+                f"neither of the levels {two}, or a code for missing, such as 9: make it missing{coded}; compare the "
                 f"codebook, and if numbers between the levels are meant, declare the range ({two}), in a file "
                 f"{{range: [{two}]}}"
             )

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from dpstats.formula.reader import DROPS, Fault
+from dpstats.formula.reader import DROPS, NEARLY_ALL, Fault
 from dpstats.privacy.accounting import exact, float_down, split_budget
 from dpstats.privacy.guarantee import Adjacency, Guarantee
 from dpstats.wording import argument, joined, phrase
@@ -267,6 +267,8 @@ class RowCounts:
     def _sentence(self, fault: Fault, share: float, error: float, *, large: bool, narrowed: Container[str]) -> str:
         """On one column."""
         trimmed = not fault.loses and fault.column in narrowed
+        if not (fault.loses or trimmed) and share >= NEARLY_ALL:
+            return f"{self._share_text(_percent(share, 2), _percent(error, 2))} {fault.unit_effect}"
         return (
             f"{self._share_text(_percent(share, 2), _percent(error, 2))} "
             + (_trimmed_effect(fault) if trimmed else fault.large_effect if large else fault.effect)

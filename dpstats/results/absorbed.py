@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn, Self
+from typing import Any, ClassVar, NoReturn, Self
 
 import numpy as np
 import pandas as pd
@@ -29,7 +29,7 @@ from dpstats.quiet import quiet
 from dpstats.results.contrasts import inference_table
 from dpstats.results.inference_mixin import InferenceMixin
 from dpstats.results.standard_errors import ReleasedErrors
-from dpstats.results.stored import Released, guarantee_sentence, marked_title
+from dpstats.results.stored import OF_LINES, Released, guarantee_sentence, marked_title
 from dpstats.summaries import Summary, paired_facts, shorten
 from dpstats.wording import argument, joined, sentence
 
@@ -180,6 +180,12 @@ class AbsorbedResults(InferenceMixin, Released):
     plan: WithinPlan
     released: ReleasedWithin
     counts: RowCounts | None = None
+
+    instead: ClassVar[Mapping[str, str]] = {
+        **OF_LINES,
+        "fixef": "the effects of the groups are not released",
+        "nobs": "count is about the number of rows beside one of each group, or with unit= that of groups",
+    }
 
     @property
     def guarantee(self) -> Guarantee:

@@ -486,6 +486,8 @@ class InferenceMixin:
             parts += [scale * part for part in (answer.linear, answer.linear_se, answer.linear_interval)]
             for whole, part in zip(every, parts, strict=True):
                 whole[at] = part
+        if offset is not None:
+            warn_of_capped_means(family, linear[0][known])
         again = partial(self.get_prediction, newdata, offset=offset)
         return PredictionResults(index, mean, se, interval, linear[0], linear[1], linear[2], alpha, again)
 
@@ -537,9 +539,8 @@ class InferenceMixin:
         if offset is not None:
             own = design.scaled_offset(as_offset(offset, len(exog)))
             complete = complete & np.isfinite(own)
-            if warns:
-                fitted = exog[complete] @ (self.scaled_params if coefficients is None else np.ones(1))
-                warn_of_capped_means(self._family, fitted + own[complete])
+            if warns and coefficients is not None:
+                warn_of_capped_means(self._family, exog[complete, 0] + own[complete])
         return NewRows(exog, complete, table.index, own)
 
     def _constraints(self, r_matrix: Any) -> tuple[Vector, Vector, tuple[str, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pandas as pd
@@ -35,7 +35,7 @@ from dpstats.results.contrasts import ContrastTests, hypotheses, inference_table
 from dpstats.results.inference_mixin import InferenceMixin
 from dpstats.results.instruments import InstrumentTests, trimmed_error, two_parts
 from dpstats.results.standard_errors import ReleasedErrors
-from dpstats.results.stored import Released
+from dpstats.results.stored import OF_LINES, Released
 from dpstats.summaries import Summary, format_number, full_width, paired_facts, shorten
 
 Vector = NDArray[np.float64]
@@ -309,6 +309,12 @@ class StatisticsResults(InferenceMixin, Released):
     penalty: Penalty | None
     radius: float
     mapped: tuple[Matrix, Vector]
+
+    instead: ClassVar[Mapping[str, str]] = {
+        **OF_LINES,
+        "budget": "statistics.budget is that of the sums",
+        "nobs": "glance() has the number of rows, with its noise",
+    }
 
     @property
     def params(self) -> pd.Series[float]:

@@ -78,11 +78,13 @@ class Printed:
 
 
 OF_MODELS = (
-    "aic", "bic", "bse", "budget", "compare", "conf_int", "cov_params", "debiased", "deviance", "df_model",
-    "df_resid", "effects", "f_test", "family", "fitstats", "fittedvalues", "formula", "get_margeff",
-    "get_prediction", "glance", "identified", "information", "llf", "n_obs", "nobs", "noise", "params", "plot",
-    "predict", "pvalues", "resid", "residuals", "rsquared", "scale", "t_test", "tidy", "to_frame", "tvalues",
-    "uncertainty", "vcov", "wald_test", "wald_test_terms",
+    "aic", "anova", "bic", "bse", "budget", "compare", "comparisons", "conf_int", "cov_params", "debiased",
+    "deviance", "df_model", "df_resid", "effects", "excess_risk", "f_pvalue", "f_test", "family", "fitstats",
+    "fittedvalues", "fixef", "focus", "formula", "fvalue", "get_margeff", "get_prediction", "glance", "identified",
+    "information", "left_out", "llf", "n_obs", "nobs", "noise", "noise_at_most", "notes", "params", "plot", "predict",
+    "predictions", "pvalues", "resid", "resid_response", "residuals", "rsquared", "rsquared_adj", "rsquared_within",
+    "scale", "selection", "ssr", "t_test", "tidy", "to_frame", "tvalues", "uncertainty", "vcov", "wald_test",
+    "wald_test_terms",
 )  # fmt: skip
 """What users of statsmodels or R look for in a fitted model; not every release has it."""
 
@@ -90,11 +92,27 @@ OFFERED = ("params", "conf_int", "tidy", "to_frame", "between", "curves", "quant
 """What a message about another name lists, as far as a release has it."""
 
 
+_SLOPES = "its params are changes of the mean response, and t_test has those of several columns together"
+OF_LINES: Mapping[str, str] = {
+    **dict.fromkeys(("comparisons", "effects", "get_margeff"), _SLOPES),
+    "predictions": "predict(newdata) has predictions for public rows",
+    **dict.fromkeys(
+        ("deviance", "fitstats", "fvalue", "f_pvalue", "rsquared", "rsquared_adj", "rsquared_within", "ssr"),
+        "glance() has what was released of the whole model, and wald_test tests slopes together",
+    ),
+    "notes": "summary() prints its notes",
+}
+"""What there is instead in models whose columns change the mean by their coefficients alone, by name."""
+
+
 class Released(Printed):
     """Released values and public facts; their file names their class."""
 
     not_released: ClassVar[Mapping[str, str]] = {}
     """What is a function of the rows, by name, and what there is instead."""
+
+    instead: ClassVar[Mapping[str, str]] = {}
+    """What to use in the place of what other models have, by its name."""
 
     if not TYPE_CHECKING:
 
@@ -107,6 +125,8 @@ class Released(Printed):
             if name in self.not_released:
                 instead = self.not_released[name]
                 raise NotReleasedError(f"{name} was not released: the budget has not paid for it; {instead}")
+            if name in self.instead:
+                raise NotReleasedError(f"{name} is not offered for {kind}: {self.instead[name]}")
             if name in OF_MODELS:
                 has = ", ".join(one for one in OFFERED if hasattr(type(self), one))
                 raise NotReleasedError(f"{name} is not offered for {kind}, which has summary{has and ', '}{has}")

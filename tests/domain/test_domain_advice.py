@@ -27,7 +27,7 @@ def test_a_near_miss_is_said_by_plan_and_before_a_fit(caplog: pytest.LogCaptureF
     plan = dp.plan("y ~ age", {"y": (0, 1), "Age": (17, 90)}, 1.0)
     assert (
         plan.advice[0]
-        == "column age is not declared, and its range will be bought; the domain declares Age: did you mean that?"
+        == "column age is not declared, so the budget buys its range; the domain declares Age: did you mean that?"
     )
     assert "did you mean that?" in " ".join(str(plan.summary()).split())
     dp.ols("y ~ age", frame(), 1.0, domain={"y": (0, 1), "ages": (17, 90)})

@@ -565,7 +565,7 @@ def test_advice_on_columns_of_0_and_1_is_for_them_alone() -> None:
     assert {one.split("`")[1] for one in found if "the levels [1, 2]" in one or "'no'" in one} == {"code"}
     shown = {one.split("`")[1]: one for one in found if "above" in one}
     assert "above the declared range (0.0, 1.0); compare" in shown["share"]
-    assert "above the declared range (0, 1); compare" in shown["code"]
+    assert "above the declared range (0, 1); are its codes 1 and 2?" in shown["code"]
 
 
 def test_a_response_that_is_declared_as_a_share_is_a_number() -> None:
@@ -728,6 +728,32 @@ def test_a_reference_level_that_hardly_any_row_has_is_named() -> None:
     assert "has few rows or none: about 1" in found
     # Where eps does not tell a rare level from others, nothing is claimed.
     assert not any("is the reference" in one for one in dp.check("y ~ x + g", rows, domain, 0.003, seed=2).findings)
+
+
+@pytest.mark.parametrize("declared", [(0, 1), [0, 1]])
+def test_of_codes_1_and_2_the_finding_asks_where_0_and_1_are_declared(declared: Any) -> None:
+    random = np.random.default_rng(5)
+    rows = {"sex": random.integers(1, 3, 4_000), "y": random.uniform(0, 1, 4_000)}
+    (found,) = dp.check("y ~ sex", rows, {"sex": declared, "y": (0.0, 1.0)}, 0.5, family="gaussian", seed=3).findings
+    assert re.search("codes (are )?1 and 2", found)
+    assert found.index("declare the levels [1, 2]") < found.index("range", found.index("codes"))
+    (found,) = dp.check(
+        "y ~ sex", {**rows, "sex": 2 + 0 * rows["sex"]}, {"sex": (0, 1), "y": (0.0, 1.0)}, 0.5, seed=3
+    ).findings
+    assert "unit" not in found
+
+
+@pytest.mark.parametrize(
+    ("ends", "below", "above"),
+    [((30, 50), "-9", "99 or 999"), ((-50, 5), "-99", "9 or 999"), ((0, 1000), "-9", "9999 or 99999")],
+)
+def test_codes_that_a_hint_names_lie_beyond_the_range(ends: Any, below: str, above: str) -> None:
+    low, high = ends
+    cells = np.where(np.arange(4_000) % 3 == 0, low - 100, np.where(np.arange(4_000) % 3 == 1, high + 10**5, low))
+    rows = {"x": cells, "y": np.linspace(0, 1, 4_000)}
+    text = " ".join(dp.check("y ~ x", rows, {"x": ends, "y": (0, 1)}, 2.0, family="gaussian", seed=3).findings)
+    assert f"codes for missing, such as {below}" in text
+    assert f"codes for missing, such as {above}" in text
 
 
 def test_of_nearly_all_rows_on_one_side_of_a_range_the_finding_asks_for_the_unit() -> None:

@@ -341,7 +341,7 @@ def test_a_wrong_domain_is_the_first_note() -> None:
     fit = dp.ols("y ~ age + x", coded(3_000, 0.15), 1.0, domain=PUBLIC, inference=None, seed=2)
     first, *others = (note for note in fit.notes if "seed" not in note)
     assert "have `age` outside its declared range (18, 90), where they are clipped; the coefficient is" in first
-    drops = 'or dp.Range(low, high, outside="drop") if the values are codes for missing, such as -9, 9 or 999'
+    drops = 'or dp.Range(low, high, outside="drop") if the values are codes for missing, such as -9, 99 or 999'
     assert f"compare the codebook: declare a wider range, {drops}" in first
     assert "no standard errors" in others[0]
     with pytest.raises(
@@ -1028,7 +1028,7 @@ def test_a_misspelt_level_is_one_note() -> None:
             "thousands separators or decimal commas, write 31245 for 31,245",
         ),
         ("word", bool, r"if the column holds text, list its levels, such as \['no', 'yes'\]\. "),
-        ("code", bool, r"if the codes are 1 and 2, declare the levels \[1, 2\]"),
+        ("code", bool, r"are its codes 1 and 2\? Then declare the levels \[1, 2\]"),
     ],
 )
 def test_wrong_declarations_get_what_to_type(column: str, declared: Any, told: str) -> None:
@@ -1042,6 +1042,24 @@ def test_wrong_declarations_get_what_to_type(column: str, declared: Any, told: s
             MismatchError, match=r"1 and 2, or no and yes, declare the levels \[1, 2\], or \['no', 'yes'\]"
         ):
             dp.logit(f"{column} ~ y", data, 2.0, domain={"y": (0, 1), column: declared}, seed=1)
+
+
+def test_a_fit_of_which_nearly_all_rows_lie_beyond_a_range_asks_for_the_unit() -> None:
+    random = np.random.default_rng(5)
+    data = pd.DataFrame({"grams": random.normal(70_000, 9_000, 4_000), "x": random.uniform(0, 1, 4_000)})
+    data["y"], domain = random.uniform(0, 1, 4_000), {"grams": (40, 150), "x": (0, 1), "y": (0, 1)}
+    for formula in ("y ~ grams + x", "grams ~ x"):
+        with pytest.raises(MismatchError, match="are the cells in another unit") as wrong:
+            dp.ols(formula, data, 1.0, domain=domain, seed=1)
+        assert "codes for missing" not in str(wrong.value)
+    half = data.assign(grams=np.where(data["x"] < 0.5, 70, data["grams"]))
+    with pytest.raises(MismatchError, match="codes for missing, such as -9, 999 or 9999") as wrong:
+        dp.ols("y ~ grams + x", half, 1.0, domain=domain, seed=1)
+    assert "unit" not in str(wrong.value)
+    # Of 0 and 1 the codes are what may be others.
+    twos = data.assign(grams=1 + (data["x"] < 0.95))
+    with pytest.raises(MismatchError, match="are its codes 1 and 2"):
+        dp.ols("y ~ grams + x", twos, 1.0, domain={**domain, "grams": (0, 1)}, seed=1)
 
 
 def test_a_saved_fit_keeps_that_a_column_has_two_text_levels() -> None:

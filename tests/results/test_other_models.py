@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -225,3 +226,26 @@ def test_survival_takes_the_domain_of_the_ledger(rows: pd.DataFrame, tmp_path: A
 def test_a_factor_of_one_level_within_groups_is_refused(rows: pd.DataFrame) -> None:
     with pytest.raises(FormulaError, match="declared with one level"):
         dp.ols("y ~ o | firm", rows.assign(o="a"), eps=1.0, domain={**DOMAIN, "o": ["a"]})
+
+
+def test_what_linear_models_lack_names_what_to_use() -> None:
+    """Of a model with an absorbed factor, of released sums and with instruments, for all that a fit of `dp.ols` has."""
+    rng = np.random.default_rng(0)
+    rows = {"x": rng.uniform(0, 1, 4000), "z": rng.uniform(0, 1, 4000), "firm": np.repeat(np.arange(400), 10)}
+    rows["y"] = rows["x"] + rng.normal(0, 0.1, 4000)
+    domain = {"x": (0, 1), "z": (0, 1), "y": (-1, 2)}
+    within = dp.ols("y ~ x + z | firm", rows, eps=5.0, domain=domain)
+    sums = dp.release_statistics(domain=domain, columns=["x", "z", "y"], eps=5.0, data=rows)
+    inner = {"arm_sums", "fit_sums", "forecast_rows", "ignores_selection", "kept_notes", "needed_rows", "selects"}
+    of_rows = {"released", "statistics"}  # what results store of their own
+    for fit in (within, sums.fit("y ~ x + z"), sums.iv("y ~ x | z")):
+        for name in {name for name in dir(dp.GLMResults) if name[0] != "_"} - inner - of_rows:
+            with suppress(NotReleasedError):
+                getattr(fit, name)
+        with pytest.raises(
+            NotReleasedError, match=r"comparisons is not offered for \w+: its params are changes of the"
+        ):
+            fit.comparisons({"x": 0.1})
+        with pytest.raises(NotReleasedError, match=r"fitstats is not offered for \w+: glance\(\) has"):
+            _ = fit.fitstats
+        assert not hasattr(fit, "predictions")
