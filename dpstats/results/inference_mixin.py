@@ -136,8 +136,10 @@ def warn_of_cells(design: DesignSpec, table: Table, *, offset: bool) -> None:
                     f"have {name!r} outside of ({low:g}, {high:g}), beyond which the fit left rows out: their "
                     "predictions are extrapolations"
                 )
-                if name in design.parsed.held_columns:
-                    wrong += ", in which splines and polynomials stay as they are at the nearer end"
+                if name in design.parsed.held_columns:  # whose basis is of the whole range, not of an interval in it
+                    whole = (declared.low, declared.high)
+                    where = "in which" if whole == declared.interval else f"and beyond ({whole[0]:g}, {whole[1]:g})"
+                    wrong += f", {where} splines and polynomials stay as they are at the nearer end"
         warnings.warn(f"newdata: {rows:,} of {table.rows:,} rows {wrong}", UserWarning, stacklevel=4)
 
 

@@ -15,6 +15,7 @@ from scipy.stats import norm
 
 import dpstats as dp
 from dpstats.cli.main import main
+from dpstats.data import as_table
 from dpstats.errors import ArgumentError, DataError, DomainError, NotReleasedError
 from dpstats.plan.tables import in_units
 from dpstats.results.contrasts import (
@@ -441,6 +442,22 @@ def test_numbers_of_new_rows_that_are_clipped_are_counted_by_column() -> None:
     dropping = dp.logit("b ~ x", rows(), 5.0, domain={**DOMAIN, "x": dp.Range(low, high, outside="drop")})
     with pytest.warns(UserWarning, match=r"2 of 3 rows have 'x' outside of .*: their predictions are extrapolations"):
         dropping.predict(new[np.isfinite(new["x"])])
+
+
+def test_a_bought_range_leaves_the_polynomials_of_the_declared_one() -> None:
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame({"x": np.clip(rng.normal(40, 6, 40_000), 0, 200)})
+    data["y"] = np.clip(50 + 0.5 * (data["x"] - 40) + rng.normal(0, 5, 40_000), 0, 100)
+    domain, new = {"x": (0, 200), "y": (0, 100)}, {"x": [30.0, 70.0, 199.0, 200.0, 300.0]}
+    fit = dp.ols("y ~ poly(x, 2)", data, 2.0, domain=domain, seed=1)
+    low, high = fit.plan.design.domain["x"].interval
+    assert 0 < low < 30 < high < 70
+    with pytest.warns(UserWarning, match=r"are extrapolations, and beyond \(0, 200\) splines and polynomials stay as"):
+        predicted = fit.predict(new).to_numpy()
+    assert predicted[-1] == predicted[-2] != predicted[-3]
+    declared = dp.plan("y ~ poly(x, 2)", domain, 2.0).design
+    units = [one.exog(as_table(new))[0] * one.scale + one.center for one in (declared, fit.plan.design)]
+    np.testing.assert_allclose(*units, rtol=1e-9, atol=1e-9)
 
 
 @pytest.mark.filterwarnings("ignore:means above")
