@@ -78,13 +78,11 @@ class Printed:
 
 
 OF_MODELS = (
-    "aic", "anova", "bic", "bse", "budget", "compare", "comparisons", "conf_int", "cov_params", "debiased",
-    "deviance", "df_model", "df_resid", "effects", "excess_risk", "f_pvalue", "f_test", "family", "fitstats",
-    "fittedvalues", "fixef", "focus", "formula", "fvalue", "get_margeff", "get_prediction", "glance", "identified",
-    "information", "left_out", "llf", "n_obs", "nobs", "noise", "noise_at_most", "notes", "params", "plot", "predict",
-    "predictions", "pvalues", "resid", "resid_response", "residuals", "rsquared", "rsquared_adj", "rsquared_within",
-    "scale", "selection", "ssr", "t_test", "tidy", "to_frame", "tvalues", "uncertainty", "vcov", "wald_test",
-    "wald_test_terms",
+    "aic", "bic", "bse", "budget", "compare", "conf_int", "cov_params", "debiased", "deviance", "df_model",
+    "df_resid", "effects", "f_test", "family", "fitstats", "fittedvalues", "formula", "get_margeff",
+    "get_prediction", "glance", "identified", "information", "llf", "n_obs", "nobs", "noise", "params", "plot",
+    "predict", "pvalues", "resid", "residuals", "rsquared", "scale", "t_test", "tidy", "to_frame", "tvalues",
+    "uncertainty", "vcov", "wald_test", "wald_test_terms",
 )  # fmt: skip
 """What users of statsmodels or R look for in a fitted model; not every release has it."""
 
@@ -101,6 +99,9 @@ OF_LINES: Mapping[str, str] = {
         "glance() has what was released of the whole model, and wald_test tests slopes together",
     ),
     "notes": "summary() prints its notes",
+    **dict.fromkeys(("left_out", "selection"), "it has all columns of its formula"),
+    **dict.fromkeys(("excess_risk", "noise_at_most"), "bse has the standard errors, with the noise"),
+    "focus": "conf_int() has intervals of all coefficients",
 }
 """What there is instead in models whose columns change the mean by their coefficients alone, by name."""
 
