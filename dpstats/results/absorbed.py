@@ -184,7 +184,7 @@ class AbsorbedResults(InferenceMixin, Released):
     instead: ClassVar[Mapping[str, str]] = {
         **OF_LINES,
         "fixef": "the effects of the groups are not released",
-        "nobs": "count is about the number of rows beside one of each group, or with unit= that of groups",
+        "nobs": "count is about the number of rows beside one of each group, or of groups where these are protected",
     }
 
     @property
