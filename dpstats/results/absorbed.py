@@ -16,7 +16,6 @@ from dpstats.data import as_table
 from dpstats.errors import NotReleasedError
 from dpstats.families import Family, Gaussian
 from dpstats.frames import WideFrame
-from dpstats.inference.inverse import identify
 from dpstats.mechanisms.absorbed import ReleasedWithin, WithinPlan
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.stage import NoiseFacts
@@ -44,12 +43,12 @@ ranges (``python -m benchmarks.models.absorbed few``)."""
 
 MOST_NOTES = 3  # on the coefficients in a short summary, the most important first; `notes` has all
 
-SURE_SDS = 4.0
-"""A column surely varies within groups whose sum of squares is so many standard deviations of its noise."""
-
 INFLATED, ALIKE = 2.0, 0.9
 """A column hardly varies apart from others if they make its variance so many times as large; from one other if the
-correlation with it is so large."""
+correlation with it is so large.
+
+Such a column varies within groups: of 10,000 columns without an interval that never did none was inflated so much.
+"""
 
 ENOUGH_GROUPS = 50
 """Clustered errors of so many groups are hardly too small."""
@@ -336,12 +335,11 @@ class AbsorbedResults(InferenceMixin, Released):
         return [" ".join(sentences)]
 
     def _varying_together(self, unknown: Sequence[str]) -> dict[str, list[str]]:
-        """Those that surely vary within groups, by the other column, or columns, that each hardly varies apart from."""
+        """Those that hardly vary apart from others, by the other column of each, or columns."""
         estimates, names = self._inferred.table.estimates, list(self.plan.part.names)
         squares, found = np.diag(estimates.information), dict[str, list[str]]()
         for place in map(names.index, unknown):
-            alone = identify(squares[[[place]]], estimates.matrix.restrict(np.array([place])), SURE_SDS)
-            if not alone.active[0] or estimates.identified.inflations[place] < INFLATED:
+            if estimates.identified.inflations[place] < INFLATED:
                 continue
             sizes = np.where(squares > 0, squares, np.inf)
             alike = np.abs(estimates.information[place]) / np.sqrt(sizes[place] * sizes)

@@ -509,6 +509,54 @@ def test_a_pair_that_blanks_other_columns_comes_before_other_reasons() -> None:
     assert blanked
 
 
+def alike(seed: int, kind: str) -> pd.DataFrame:
+    """400 groups of eight: `a` and `b` have a correlation of a half ("half"), or `c` is the sum of both ("sum")."""
+    random = np.random.default_rng(seed)
+    both, a, b, c, error = random.normal(0, 1, (5, 3200))
+    rows = pd.DataFrame({"person": np.repeat(np.arange(400), 8), "a": a, "b": b, "c": c})
+    if kind == "half":
+        rows["a"], rows["b"] = 0.7 * (a + both), 0.7 * (b + both)
+    else:
+        rows["c"] = a + b
+    rows[["a", "b", "c"]] = (2.5 + 0.7 * rows[["a", "b", "c"]]).clip(0, 5)
+    return rows.assign(y=np.clip(rows["a"] + error, -3, 9))
+
+
+ALIKE: dict[str, Any] = {**dict.fromkeys("abc", (0, 5)), "y": (-3, 9)}
+
+
+def blank_notes(fit: Any) -> str:
+    """What is said of coefficients without an interval, if any are."""
+    return "".join(note for note in fit.notes if note.startswith("Not identified"))
+
+
+def test_columns_that_more_eps_tells_apart_are_not_said_to_vary_together() -> None:
+    blank = 0
+    for seed in range(12):
+        rows = alike(seed, "half")
+        fit, more = (dp.ols("y ~ a + b + c | person", rows, eps, domain=ALIKE, seed=seed) for eps in (0.7, 2.0))
+        blank += np.isinf(fit.bse).any()
+        assert np.isfinite(more.bse).all()
+        assert "but hardly apart from" not in blank_notes(fit)
+    assert blank >= 4
+
+
+def test_a_pair_is_named_wherever_one_of_it_alone_has_an_interval() -> None:
+    """Experience alone has one, and beside the year it has none: rows and budget are not what is lacking."""
+    for seed in range(8):
+        call: dict[str, Any] = {"domain": PANEL, "seed": seed}
+        fit = dp.ols("y ~ exper + union + year | person", panel(), 0.6, **call)
+        alone = dp.ols("y ~ exper + union | person", panel(), 0.6, **call)
+        assert np.isfinite(alone.bse["exper"])
+        assert np.isfinite(fit.bse[["exper", "year"]]).all() or "but hardly apart from" in blank_notes(fit)
+
+
+def test_a_sum_of_two_columns_varies_apart_from_each_of_them() -> None:
+    for seed in range(3):
+        fit = dp.ols("y ~ a + b + c | person", alike(seed, "sum"), 3.0, domain=ALIKE, seed=seed)
+        assert " within person, but hardly apart from other columns. " in blank_notes(fit)
+
+
 def test_a_summary_has_three_notes_on_the_model_and_in_full_all() -> None:
     rows = panel()
     rows.loc[:1000, "union"] = 7
