@@ -299,3 +299,13 @@ def test_more_rows_have_no_smaller_share_of_intervals() -> None:
     # Where the last knot is nearly identified, others share its noise only if it is not dropped.
     assert (shares.diff().dropna() > -1e-3).all()
     assert shares.iloc[-1] > 0.99
+
+
+@pytest.mark.parametrize("terms", ["bmi*age", "poly(bmi, 2)", "cr(age, df=4, constraints='center')"])
+def test_shares_of_intervals_rise_steadily_where_columns_go_together(terms: str) -> None:
+    """Others count as if the least identified one were dropped, as long as it may be: no share jumps back."""
+    plan = dp.plan(f"score ~ {terms}", {"age": (20, 80), "bmi": (14, 60), "score": (0, 100)}, 1.0)
+    shares = plan.by_rows(np.geomspace(1_000, 3_000_000, 100).astype(int).tolist())["share"]
+    assert shares.iloc[0] < 0.6
+    assert shares.iloc[-1] > 0.99
+    assert (shares.diff().dropna() > -0.003).all()
