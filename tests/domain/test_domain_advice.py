@@ -200,6 +200,8 @@ def test_arrays_need_a_stated_bound() -> None:
 
 
 def test_minus_one_below_positive_numbers_is_named_as_a_code() -> None:
-    for ends, named in (((-1, 1), False), ((-1, 5), False), ((-1, 75), True), ((-2, 75), False)):
+    """As below answers from 0 to 10, and not below logarithms or differences."""
+    none, code = ((-1, 1), (-1, 5), (-1, 9), (-2, 75)), ((-1, 10), (-1, 75))
+    for ends, named in ((ends, ends in code) for ends in none + code):
         advice = dp.plan("y ~ age", {"age": ends, "y": (0, 1)}, 1.0).advice
         assert any("the range of age ends at -1. If -1 stands for missing" in one for one in advice) == named

@@ -756,6 +756,22 @@ def test_codes_that_a_hint_names_lie_beyond_the_range(ends: Any, below: str, abo
     assert f"codes for missing, such as {above}" in text
 
 
+@pytest.mark.parametrize(("share", "eps", "least", "most"), [(0.0, 0.08, 26, 30), (0.1, 0.05, 0, 3)])
+def test_a_reference_level_is_rare_beside_the_commonest_and_not_for_the_noise(
+    share: float, eps: float, least: int, most: int
+) -> None:
+    """A level of no rows is named beside others of forty deviations; one of a tenth as many rows as others is not."""
+    named = 0
+    for seed in range(30):
+        random = np.random.default_rng(seed)
+        g = np.where(random.random(2_000) < share / (2 + share), "a", random.choice(["b", "c"], 2_000))
+        rows = {"g": g, "y": random.uniform(0, 1, 2_000)}
+        domain = {"g": ["a", "b", "c"], "y": (0, 1)}
+        found = dp.check("y ~ g", rows, domain, eps, family="gaussian", seed=seed).findings
+        named += any("is the reference" in one for one in found)
+    assert least <= named <= most
+
+
 def test_of_nearly_all_rows_on_one_side_of_a_range_the_finding_asks_for_the_unit() -> None:
     random = np.random.default_rng(5)
     rows = {"cm": random.normal(170, 10, 4_000), "y": random.uniform(0, 1, 4_000)}

@@ -776,14 +776,18 @@ def test_an_r2_that_is_mostly_noise_is_said_to_be() -> None:
 
 
 def test_a_share_of_a_response_that_hardly_varies_is_not_blamed_on_noise() -> None:
-    """As of a recoded one, whose usable responses are all 1; with few rows for the budget noise may hide the rest."""
+    """As of a recoded one, whose usable responses are all 1; with few rows for the budget noise may hide the rest.
+
+    It may hide that one row in twenty is a case.
+    """
     rng = np.random.default_rng(3)
     x = rng.uniform(0, 1, 4000)
     data = pd.DataFrame({"x": x, "ill": (rng.random(4000) < x).astype(int)})
     fit = dp.logit("ill ~ x", data, 5.0, domain={"x": (0, 1), "ill": [0, 1]}, seed=1)
-    recoded = data.assign(ill=data["ill"] + 1)
-    for rows, eps, told in ((recoded, 50.0, True), (recoded.head(60), 0.5, False)):
-        found = dp.evaluate(fit, rows, eps, metrics=["deviance"], seed=1)
+    recoded, few = data.assign(ill=data["ill"] + 1), data.assign(ill=(np.arange(4000) % 20 == 0).astype(int))
+    cases = ((recoded, 50.0, True), (recoded, 0.6, True), (recoded.head(60), 0.5, False), (few.head(200), 3.0, False))
+    for rows, eps, told in cases:
+        found = dp.evaluate(fit, rows, eps, metrics=["deviance"], seed=3)
         assert found.metrics["estimate"].isna().all()
         text = " ".join(str(found).split())
         assert ("The response hardly varies in these rows: the deviance explained is unknown." in text) == told

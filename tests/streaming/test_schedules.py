@@ -67,6 +67,13 @@ def test_delta_is_spent_only_if_it_buys_something(fits: int) -> None:
     assert many_eps > 1.7 * 2 / 60
 
 
+@pytest.mark.parametrize(("eps", "fits", "spent"), [(1.0, 14, False), (2.0, 16, True)])
+def test_delta_is_kept_for_less_than_a_hundredth_more_eps(eps: float, fits: int, spent: bool) -> None:
+    """Of the two shares that composition buys, of .9 % and 1.2 % more, the second is worth the delta."""
+    each_eps, _, total = share(eps, 1e-6, fits, lambda eps, delta: Guarantee(eps))
+    assert (total.delta > 0) == (each_eps > 1.01 * eps / fits) == spent
+
+
 def exact_delta(eps: float, each_eps: float, each_delta: float, fits: int) -> float:
     """The optimal composition of equal mechanisms (Kairouz, Oh and Viswanath 2015, Theorem 3.3)."""
     from scipy.special import gammaln
