@@ -10,12 +10,13 @@ import pytest
 from drawn import fitted, predicting
 from looking import band_of, caption, legend, marks
 from matplotlib import pyplot
+from matplotlib.axes import Axes
 from scipy import special
 
 import dpstats as dp
 from dpstats import plots
 from dpstats.errors import ArgumentError
-from dpstats.plots.style import CAPTION
+from dpstats.plots.style import CAPTION, HEIGHT, WIDTH
 
 
 def test_the_effect_is_the_prediction_with_its_band(fit: dp.GLMResults) -> None:
@@ -232,3 +233,23 @@ def test_axes_of_a_two_by_two_grid_of_the_default_size_have_room(fit: dp.GLMResu
         assert below.y0 >= 0
         assert below.x1 <= figure.bbox.width
     pyplot.close(figure)
+
+
+def test_letters_are_smaller_in_low_rows_alone_and_can_still_be_read(fit: dp.GLMResults) -> None:
+    """Two rows that are each as high as a picture by itself look like it, with the whole caption."""
+    alone = plots.effect(fit, "x")
+    _, axes = pyplot.subplots(2, 1, figsize=(WIDTH, 2 * HEIGHT), layout="constrained")
+    for ax in axes:
+        plots.effect(fit, "x", ax=ax)
+        assert caption(ax) == caption(alone)
+        assert sizes(ax) == sizes(alone)
+    _, small = pyplot.subplots(2, 2, layout="constrained")
+    low = plots.effect(fit, "x", ax=small[0, 0])
+    assert len(caption(low)) < len(caption(alone))
+    assert 6 <= min(sizes(low)) < min(sizes(alone)), "journals ask for letters of six points"
+
+
+def sizes(ax: Axes) -> set[float]:
+    """Of all letters, in points."""
+    texts = (*ax.texts, ax.xaxis.label, ax.yaxis.label, ax._left_title, *ax.get_xticklabels())
+    return {float(text.get_fontsize()) for text in texts}

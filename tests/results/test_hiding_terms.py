@@ -195,3 +195,21 @@ def test_noise_makes_no_common_reference_level_rare(seed: int) -> None:
     call = {"domain": domain, "seed": seed, "inference": True, "on_mismatch": "go"}
     fit = dp.ols("y ~ g + cr(x, df=4, constraints='center')", data, 0.03, **call)
     assert "g is measured from" not in " ".join(fit.notes)
+
+
+def of_levels(seed: int, rows: int, eps: float, shares: list[float]) -> Any:
+    """A fit by a factor alone."""
+    random, levels = np.random.default_rng([seed, 9]), list("abcdef")[: len(shares)]
+    data = pd.DataFrame({"g": random.choice(levels, rows, p=shares), "y": random.normal(0, 1, rows)})
+    domain = {"g": levels, "y": (-4, 4)}
+    return dp.ols("y ~ g", data, eps, domain=domain, inference=True, on_mismatch="go", seed=seed)
+
+
+def test_noise_makes_no_level_rare_for_certain_and_hides_no_rare_reference() -> None:
+    """Of six levels alike none is rare, however few rows; a reference of one row in 25 is named from 2,000 rows on."""
+    for seed in (0, 1, 2, 5, 6, 10):
+        fit = of_levels(seed, 1_000, 0.05, [1 / 6] * 6)
+        assert rare_factors(error_advice.fitted_last(fit), fit._inferred, certain=True) == set()
+    for seed in range(6):
+        notes = " ".join(of_levels(seed, 2_000, 0.1, [0.04, 0.48, 0.48]).notes)
+        assert re.search("g is measured from a (rare level|level that is too rare)", notes)

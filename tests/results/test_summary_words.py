@@ -291,6 +291,22 @@ def test_a_rare_reference_is_named_where_all_levels_are_identified() -> None:
     assert cured.bse.filter(like="[T.b]").iloc[0] < 0.5
 
 
+@pytest.mark.parametrize(("rare", "named"), [(0.02, True), (0.08, False)])
+def test_from_the_named_level_most_errors_are_less_than_half_as_large(rare: float, named: bool) -> None:
+    """As the fit that takes the advice has them: it is given only where it keeps this promise."""
+    shares = [rare, *((1 - rare) * np.array([0.5, 0.3, 0.2]))]
+    for seed in range(3):
+        random = np.random.default_rng([seed, 3])
+        data = pd.DataFrame({"x": random.uniform(0, 10, 15_000), "g": random.choice(list("rabc"), 15_000, p=shares)})
+        data["y"] = 20 + data["x"] + random.normal(0, 4, 15_000)
+        call: dict[str, Any] = {"domain": {"x": (0, 10), "y": (0, 60), "g": list("rabc")}, "seed": seed}
+        fit = dp.ols("y ~ x + g", data, 5.0, inference=True, **call)
+        other = dp.ols("y ~ x + C(g, Treatment('a'))", data, 5.0, inference=True, **call)
+        smaller = [fit.bse[f"g[T.{one}]"] / other.bse[f"C(g, Treatment('a'))[T.{one}]"] for one in "bc"]
+        assert (np.median(smaller) > 2) == named
+        assert any("g is measured from a rare level. From a most of its" in note for note in fit.notes) == named
+
+
 def test_a_response_that_is_declared_far_too_wide_is_named_although_an_interval_of_it_was_bought() -> None:
     domain = {"x": (0, 10), "region": ["n", "e", "s"]}
     for high, wide in ((100_000, True), (120, False)):
