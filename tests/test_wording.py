@@ -154,7 +154,7 @@ def test_questions_are_put_together_with_one_mark() -> None:
     assert "did you mean that?" in " ".join(str(plan.summary()).split())
     data = pd.DataFrame({"x": np.linspace(0, 10, 400), "z": np.linspace(0, 10, 400), "y": 1.0})
     declared = {name: dp.Range(0, 10, outside="drop", inner=(0, 1)) for name in "xz"} | {"y": (0, 2)}
-    with pytest.raises(dp.errors.MismatchError, match="check this range") as caught:
+    with pytest.raises(dp.errors.MismatchError, match="Check this range") as caught:
         dp.ols("y ~ x + z", data, 5.0, domain=declared)
     fit = dp.ols("y ~ x + z", data, 5.0, domain=declared, on_mismatch="go")
     check = dp.check("y ~ x + z", data, declared, 5.0)

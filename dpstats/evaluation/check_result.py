@@ -268,7 +268,7 @@ class Check(Released):
         ]
         ranges = [place for place in self.places if place.ends]
         placed = [one for place in ranges for one in self._missing_codes(place) or self._too_wide(place)]
-        return [*first, *faults, *self._rare_references(), *placed]
+        return list(map(sentence, [*first, *faults, *self._rare_references(), *placed]))
 
     def _rare_references(self) -> list[str]:
         """The factors whose first level, from which the others are measured, has few rows or none."""
@@ -319,9 +319,9 @@ class Check(Released):
         typical, normal = phrase("typical=", shell="typical"), 1 - (1 - NORMAL_LOSS) ** len(beyond)
         return [
             f"about {lost:,.0f} ({100 * share:.0f} %; s.d. {error:,.0f}) of {self._rows_text} are lost because "
-            f"one of {len(beyond)} columns is missing or beyond 3 sd of {typical}, most by {named}; of as many normal "
-            f"columns at most {100 * normal:.2g} % would be. The columns are skewed, or the values are wrong: compare "
-            f"{typical} with its source, and for skewed columns declare {compare}, or leave {typical} out"
+            f"one of {len(beyond)} columns is missing or beyond 3 sd of {typical}, most by {named}. Of as many normal "
+            f"columns at most {100 * normal:.2g} % would be. The columns are skewed, or the values are wrong. Compare "
+            f"{typical} with its source. For skewed columns declare {compare}, or leave {typical} out"
         ]
 
     def _doubt(self, count: float, error: float) -> str:
@@ -330,7 +330,7 @@ class Check(Released):
             return ""
         chance = (len(self.faults) + len(self._codes)) * math.exp(-math.sqrt(2) * CERTAIN_SDS) / 2
         return (
-            f"; noise alone finds a fault in up to {math.ceil(100 * chance)} of 100 checks, and another one confirms it"
+            f". Noise alone finds a fault in up to {math.ceil(100 * chance)} of 100 checks. Check again to confirm it"
         )
 
     @property
@@ -356,7 +356,7 @@ class Check(Released):
         counts = self._counts_at(place) / self.place_err
         missing = [repr(name) for name, count in zip(place.names, counts, strict=True) if count < LIKELY_SDS]
         certain = (counts >= CERTAIN_SDS).any()
-        return f"; levels not clearly above the noise: {', '.join(missing)}" if certain and missing else ""
+        return f". Levels not clearly above the noise: {', '.join(missing)}" if certain and missing else ""
 
     def _missing_codes(self, place: ColumnHistogram) -> list[str]:
         """The codes that certainly have rows, probably more than all else near: see `ALONE`."""
@@ -441,7 +441,7 @@ class Check(Released):
                         f"{found}Declare a narrower range, such as {typed}, and check again. Standard errors grow with "
                         "the range, although a fit may buy an interval of it"
                     ]
-                narrowing = self._narrowing(place.column, is_response)
+                narrowing = sentence(self._narrowing(place.column, is_response)).removesuffix(".")
                 if typed and place.column in self.trimmable and self.absorbed is None:
                     least = NARROWEST * (place.ends[-1] - place.ends[0])
                     narrowing += (
@@ -450,11 +450,11 @@ class Check(Released):
                     )
                     if self.guarantee.unit is None:
                         narrowing += phrase(
-                            f", or buy one in one step: dp.buy_ranges(data, [{place.column!r}], eps=0.1, domain={{}}). "
+                            f". Or buy one in one step: dp.buy_ranges(data, [{place.column!r}], eps=0.1, domain={{}}). "
                             "Where a ledger stores the Domain, its keeper declares the new range with set_domain",
                             shell="",
                         )
-                return [f"{found}A narrower range gives less noise; {narrowing}"]
+                return [f"{found}A narrower range gives less noise. {narrowing}"]
         return []
 
     def _narrowing(self, column: str, is_response: bool) -> str:
@@ -476,12 +476,12 @@ class Check(Released):
                 narrower = f"compare {phrase('typical=(mean, sd)', shell='typical')} with its source"
             return f"{narrower}: no fit narrows it"
         if self.guarantee.unit is not None or any(fault.declared == OPEN for fault in self.faults):
-            return f"{buys} finds one"
+            return f"a fit with {buys} finds one"
         complete = max(self.totals["rows"].to_dict()["complete"], 1.0)
         eps = rows_that_pay(1.0, self.guarantee.adjacency, len(self.trimmable)) / complete
         least = f"{float(f'{eps:.2g}'):g}"
         by_itself = f"with an eps of about {least} or more a fit of so many rows usually narrows it by itself"
-        return by_itself if eps <= USUAL_EPS else f"{buys} finds one, and {by_itself}"
+        return by_itself if eps <= USUAL_EPS else f"a fit with {buys} finds one, and {by_itself}"
 
     def summary(self) -> Summary:
         """Totals, faults and what to do, at 80 columns; as_text, as_html and as_latex."""

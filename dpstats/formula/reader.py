@@ -404,7 +404,7 @@ NO_NUMBER = "missing, or not a number"
 OPEN = "open"
 """What is declared of a column of which nothing is."""
 
-UNIT = "are the cells in another unit? Compare the codebook, and declare the range in the unit of the data"
+UNIT = "Are the cells in another unit? Compare the codebook. Declare the range in the unit of the data"
 """What to look at where nearly all rows lie beyond a range."""
 
 AS_LEVELS = " as levels"
@@ -434,10 +434,10 @@ ANY_VALUE = "any value"
 
 
 CLIPPED_WORDS = {
-    "": "; the coefficient is that of the clipped values",
-    "exposure": "; rates divide by the clipped exposures",
-    "offset": "; the offset is that of the clipped values",
-    "weight": "; these rows have the clipped weights",
+    "": ". The coefficient is that of the clipped values",
+    "exposure": ". Rates divide by the clipped exposures",
+    "offset": ". The offset is that of the clipped values",
+    "weight": ". These rows have the clipped weights",
 }
 """What clipped cells mean for a fit."""
 
@@ -519,8 +519,8 @@ class Fault(NamedTuple):
         if not numbers or not self.advice.startswith(NO_NUMBER) or self.declared == TRUTHS:
             return self.advice
         return (
-            f"{NO_NUMBER}; if the column holds text, list its levels in the Domain; if it holds numbers with thousands "
-            "separators or decimal commas, write 31245 for 31,245 and 62.5 for 62,5; if it holds dates, make them "
+            f"{NO_NUMBER}. If the column holds text, list its levels in the Domain. If it holds numbers with thousands "
+            "separators or decimal commas, write 31245 for 31,245 and 62.5 for 62,5. If it holds dates, make them "
             f"numbers, {days_since(self.column)}"
         )
 
@@ -529,20 +529,20 @@ class Fault(NamedTuple):
         biased = ", which biases every coefficient, usually towards zero" if self.response else ""
         own = CLIPPED_WORDS[self.beside] if fitted and not self.response else ""
         where = f"have `{self.column}` {self.kind} its declared range {self.declared}, where they are clipped"
-        return f"{where}{biased}{own}; {fix}"
+        return f"{where}{biased}{own}. {fix}"
 
     def shared_effect(self, columns: str, *, large: bool = False) -> str:
         """`effect` of several columns, the same for all that have the same cause, or `large_effect`."""
         if not self.loses:
             own = CLIPPED_WORDS[self.beside].replace("coefficient is that", "coefficients are those") * (not large)
-            return f"have {columns} {self.kind} their declared ranges, where they are clipped{own}; " + self._codebook(
+            return f"have {columns} {self.kind} their declared ranges, where they are clipped{own}. " + self._codebook(
                 self._codes if self.declared == TRUTHS else SHARED_CODES[self.kind]
             )
         reason = self.large_advice if large else self.advice
         if self.beyond_typical:
-            reason = f"missing, or beyond 3 sd of the typical means, where rows are left out; {self._typical_source}"
+            reason = f"missing, or beyond 3 sd of the typical means, where rows are left out. {self._typical_source}"
         elif self.declared.endswith(DROPS):
-            reason = "missing, or outside the intervals beyond which rows are left out; check these intervals"
+            reason = "missing, or outside the intervals beyond which rows are left out. Check these intervals"
         return f"are lost to {columns}: {reason}"
 
     @property
@@ -550,7 +550,7 @@ class Fault(NamedTuple):
         """What to do where many rows lie beyond typical values."""
         typical = phrase("typical=(mean, sd)", shell="typical")
         inner = phrase("inner=(low, high)", shell="inner")
-        return f"skewed? declare {inner} in its place; if not, compare {typical} with its source"
+        return f"If a column is skewed, declare {inner} in its place. If not, compare {typical} with its source"
 
     @property
     def _codes(self) -> str:
@@ -565,31 +565,31 @@ class Fault(NamedTuple):
 
     def _codebook(self, codes: str) -> str:
         """What to type if values lie outside a declared range, by codes for missing there: a response drops no rows."""
-        dropped = phrase('dp.Range(low, high, outside="drop")', shell="outside: drop")
+        dropped = phrase('declare dp.Range(low, high, outside="drop")', shell="declare outside: drop")
         missing = "make these cells missing" if self.response else dropped
         if self.response and self.kind == "below" and self.declared.startswith(("(0,", SHARE)):
             # A count, which is never negative, begins there too.
             return (
-                f"compare the codebook: {missing} if the values are codes for missing, such as -9, and declare a wider "
+                f"Compare the codebook. If the values are codes for missing, such as -9, {missing}. Declare a wider "
                 "range only if the response can be negative"
             )
         named = f", such as {codes}" * bool(codes)
-        wider = f"compare the codebook: declare a wider range, or {missing} if the values are codes for missing{named}"
+        fix = f"If the values are right, declare a wider range. If they are codes for missing{named}, {missing}"
         if self.declared == TRUTHS and self.kind != "below":
-            return f"are its codes 1 and 2? Then declare the levels [1, 2]. Otherwise {wider}"
-        return wider
+            return f"Are its codes 1 and 2? Then declare the levels [1, 2]. Otherwise compare the codebook. {fix}"
+        return f"Compare the codebook. {fix}"
 
     @property
     def other_unit(self) -> str:
         """`advice`, where nearly all rows lie on one side of the range."""
-        return self.advice if self.declared == TRUTHS else f"{self.kind} the declared range {self.declared}; {UNIT}"
+        return self.advice if self.declared == TRUTHS else f"{self.kind} the declared range {self.declared}. {UNIT}"
 
     @property
     def advice(self) -> str:
         """What to look at, where many rows have it."""
         if self.column == FORMULA:
             return (
-                "a term, the response or an offset is not finite there; transform columns that can be zero or negative"
+                "a term, the response or an offset is not finite there. Transform columns that can be zero or negative"
             )
         if self.ungrouped:
             return "missing, so that the row is in no group"
@@ -597,33 +597,33 @@ class Fault(NamedTuple):
             return "missing, or not UTF-8 text" if self.bytes_of_text else "missing"
         if self.kind == "undeclared" and self.declared.endswith(AS_LEVELS):
             two = self.declared.removesuffix(AS_LEVELS)
-            coded = "; if its codes are 1 and 2, declare the levels [1, 2]" if two == "0, 1" else ""
+            coded = ". If its codes are 1 and 2, declare the levels [1, 2]" if two == "0, 1" else ""
             return (
-                f"neither of the levels {two}, or a code for missing, such as 9: make it missing{coded}; compare the "
-                f"codebook, and if numbers between the levels are meant, declare the range ({two}), in a file "
+                f"neither of the levels {two}{coded}. Compare the codebook. If the cells are a code for missing, such as "
+                f"9, make them missing. If numbers between the levels are meant, declare the range ({two}), in a file "
                 f"{{range: [{two}]}}"
             )
         if self.kind == "undeclared":
             # A response that is declared bool has two levels as well.
-            two = "; if bool is declared and the codes are 1 and 2, or no and yes, declare the levels [1, 2], or "
+            two = ". If bool is declared and the codes are 1 and 2, or no and yes, declare the levels [1, 2], or "
             two += "['no', 'yes']"
             return (
-                "a level that is not declared, or a code for missing, such as 9; compare the spelling with the codebook"
+                "a level that is not declared, or a code for missing, such as 9. Compare the spelling with the codebook"
                 f"{two if self.declared == TWO_LEVELS else ''}"
             )
         if self.kind != "lost":
-            return f"{self.kind} the declared range {self.declared}; {self._codebook_range}"
+            return f"{self.kind} the declared range {self.declared}. {self._codebook_range}"
         if self.declared.endswith("levels"):
-            return "missing, or a level that is not declared; compare the spelling with the codebook"
+            return "missing, or a level that is not declared. Compare the spelling with the codebook"
         if self.declared.endswith(DROPS):
             inside = self.declared.removesuffix(DROPS)
             if inside.endswith(TYPICAL):
                 reach = f"outside {inside.removesuffix(TYPICAL)}, 3 sd from the typical mean"
-                return f"missing, or {reach}, beyond which rows are left out; {self._typical_source}"
-            return f"missing, or outside {inside}, beyond which rows are left out; check this range"
+                return f"missing, or {reach}, beyond which rows are left out. {self._typical_source}"
+            return f"missing, or outside {inside}, beyond which rows are left out. Check this range"
         if self.declared == TRUTHS:
-            return f"{NO_NUMBER}; if the column holds text, list its levels, such as ['no', 'yes']"
-        return f"{NO_NUMBER}; convert text, dates and numbers with commas before the call"
+            return f"{NO_NUMBER}. If the column holds text, list its levels, such as ['no', 'yes']"
+        return f"{NO_NUMBER}. Convert text, dates and numbers with commas before the call"
 
 
 BINARY = Levels((0, 1))

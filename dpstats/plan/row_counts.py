@@ -295,7 +295,7 @@ class RowCounts:
         most = _most(fault) * self._rows_in_all(noise)
         if not most < self.at_fault[self.faults.index(fault)] <= most + noise:
             return ""
-        return f"; the count is noisy, and stops a fit only beyond about {round(most + noise, -1):,.0f} rows"
+        return f". The count is noisy, and stops a fit only beyond about {round(most + noise, -1):,.0f} rows"
 
     def _doubt(self, fault: Fault) -> str:
         """How often noise alone names a column, beside a count not far above the limit; else empty."""
@@ -303,7 +303,7 @@ class RowCounts:
         if self.at_fault[self.faults.index(fault)] > self._noise(FALSE_STOPS):
             return ""
         check = phrase("dp.check", shell="python -m dpstats check")
-        return f"; noise alone names a column in up to {100 * FALSE_NOTES:g} of 100 fits, and {check} confirms it"
+        return f". Noise alone names a column in up to {100 * FALSE_NOTES:g} of 100 fits. Confirm it with {check}"
 
     def _rows_in_all(self, noise: float) -> float:
         """About how many rows there are, of persons rows drawn: a public number has those lost among them."""
@@ -353,7 +353,7 @@ def _most(fault: Fault) -> float:
 def _trimmed_effect(fault: Fault) -> str:
     """What happens to rows outside of a declared range if a narrower one was bought: they are among those left out."""
     return (
-        f"have `{fault.column}` {fault.kind} its declared range {fault.declared}; they are among those outside the "
+        f"have `{fault.column}` {fault.kind} its declared range {fault.declared}. They are among those outside the "
         "bought range, which are left out"
     )
 

@@ -357,13 +357,13 @@ def test_a_check_of_a_column_of_text_says_to_list_its_levels(folder: Path, capfd
     assert main(["check", "age ~ sex", "rows.csv", "--eps", "1"]) == 0
     told = " ".join(capfd.readouterr().out.split())
     for name in ("sex", "age"):  # a tenth of the ages are missing
-        assert f"rows are lost to `{name}`: missing, or not a number; if the column holds text, list its levels" in told
+        assert f"rows are lost to `{name}`: missing, or not a number. If the column holds text, list its levels" in told
     assert main(["fit", "age ~ sex", "rows.csv", "--eps", "1"]) == 6
-    assert "if the column holds text, list its levels in the Domain" in capfd.readouterr().err
+    assert "If the column holds text, list its levels in the Domain" in capfd.readouterr().err
     Path("ranges.yaml").write_text("age: {range: [17, 90]}\nsex: [F, M, canary]\n")
     assert main(["check", "age ~ sex", "rows.csv", "--eps", "1", "--domain", "ranges.yaml"]) == 0
     told = " ".join(capfd.readouterr().out.split())
-    assert "rows are lost to `age`: missing, or not a number; convert text" in told
+    assert "rows are lost to `age`: missing, or not a number. Convert text" in told
 
 
 def test_a_response_that_drops_rows_is_declared_again_in_the_file(

@@ -168,8 +168,8 @@ def test_rows_lost_to_two_numbers_say_both_ways_of_writing(levels: list[Any], ra
     random = np.random.default_rng(0)
     rows = pd.DataFrame({"x": random.uniform(0, 80, 3000), "y": random.uniform(0, 1, 3000)})
     domain = dp.Domain(x=levels, y=(0, 1))
-    said = f"neither of the levels {range_}, or a code for missing, such as 9: make it missing; compare the codebook, "
-    said += "and if numbers between the levels are meant, "
+    said = f"neither of the levels {range_}. Compare the codebook. If the cells are a code for missing, such as 9, "
+    said += "make them missing. If numbers between the levels are meant, "
     said += f"declare the range ({range_}), in a file {{range: [{range_}]}}"
     with pytest.raises(dp.errors.MismatchError) as stopped:
         dp.ols("y ~ x", rows, 20.0, domain=domain)

@@ -80,8 +80,8 @@ def test_no_call_takes_a_negative_count(family: str) -> None:
 def test_of_a_count_below_zero_the_first_advice_is_to_make_it_missing() -> None:
     rows = CODED.assign(c=CODED["c"].where(CODED.index % 4 > 0, -9))
     found = dp.check("c ~ age", rows, {"age": (17, 90), "c": (0, 20)}, 5.0, family="poisson", seed=1).findings
-    assert "make these cells missing if the values are codes for missing, such as -9" in found[0]
-    assert "declare a wider range only if the response can be negative" in found[0]
+    assert "If the values are codes for missing, such as -9, make these cells missing. Declare" in found[0]
+    assert "Declare a wider range only if the response can be negative" in found[0]
 
 
 def test_what_may_be_right_is_fitted(caplog: pytest.LogCaptureFixture) -> None:

@@ -115,10 +115,12 @@ def test_a_check_says_that_a_range_ends_at_a_code_for_missing() -> None:
 def test_findings_say_what_to_do() -> None:
     check = dp.check("y ~ x + g", frame(), DOMAIN, 0.5, seed=1)
     total, *faults = check.findings
-    assert re.fullmatch(r"in all about \d+ \(\d+ %; s\.d\. \d+\) of .* rows are lost", total)
+    assert re.fullmatch(r"In all about \d+ \(\d+ %; s\.d\. \d+\) of .* rows are lost\.", total)
     assert [text.split("`")[1] for text in faults] == ["x", "g", "y"]
     assert "above the declared range (0, 1)" in faults[0]
-    assert 'declare a wider range, or dp.Range(low, high, outside="drop") if' in faults[0]
+    assert "Otherwise compare the codebook. If the values are right, declare a wider range. If they are" in faults[0]
+    assert faults[0].endswith('declare dp.Range(low, high, outside="drop").')
+    assert all(text[0].isupper() and text.endswith(".") and ";" not in text.split("`")[2] for text in faults)
     assert "a level that is not declared" in faults[1]
     assert max(map(len, check.summary().as_text().splitlines())) <= 80
     clean = frame().assign(g="a", x=0.5).fillna({"y": 1.0})
@@ -152,10 +154,10 @@ def test_a_range_that_clips_rows_is_not_too_wide_and_what_few_rows_have_is_not_t
     wider, too_wide = dp.check("y ~ x + z", data, domain, 1.0, family="gaussian", seed=1).findings
     assert "clipped in `x`" in wider
     assert re.match(
-        r"at least 9\d % of the rows without a fault \(95 % confidence\) have `z` between 0 and 1.25", too_wide
+        r"At least 9\d % of the rows without a fault \(95 % confidence\) have `z` between 0 and 1.25", too_wide
     )
     (told,) = dp.check("y ~ x + z", data, {**domain, "x": (0, 1.5)}, 1.0, family="gaussian", seed=1).findings
-    assert re.match(r"at least 9\d % of the rows without a fault \(95 % confidence\) have `z`", told)
+    assert re.match(r"At least 9\d % of the rows without a fault \(95 % confidence\) have `z`", told)
 
 
 @pytest.mark.parametrize("values", ["normal", "skewed"])
@@ -179,9 +181,9 @@ def test_a_response_that_is_narrowed_as_advised_is_not_clipped_in_the_end(values
 def test_of_a_range_wider_than_a_fit_narrows_the_finding_says_what_to_declare() -> None:
     rows = {name: np.random.default_rng(1).uniform(0, 1, 8_000) for name in "xy"}
     (found,) = dp.check("y ~ x", rows, {"x": (0, 6400), "y": (0, 1)}, 2.0, family="gaussian", seed=1).findings
-    assert "bought is at least 100 wide: if the values fill a small part of that, declare a narrower range" in found
+    assert "A fit buys no range narrower than 100. If the values may fill less than that, first declare" in found
     assert "such as domain={'x': (0, 800)}, and check again" in found
-    assert "or buy one in one step: dp.buy_ranges(data, ['x'], eps=0.1, domain={}). Where a ledger stores" in found
+    assert "Or buy one in one step: dp.buy_ranges(data, ['x'], eps=0.1, domain={}). Where a ledger stores" in found
 
 
 @pytest.mark.parametrize(
@@ -284,8 +286,8 @@ def test_only_columns_of_which_a_fit_may_narrow_the_range_raise_the_eps_from_whi
     domain, formula = {**known, **wide, "y": (0, 8)}, f"y ~ {' + '.join(names)}"
     check = dp.check(formula, data, domain, 5.0, seed=1)
     found = {text.split("`")[1]: text for text in check.findings if "far too wide" in text}
-    assert found["x9"].endswith("declare a narrower inner=(low, high): no fit narrows it")
-    assert found["x8"].endswith("compare typical=(mean, sd) with its source: no fit narrows it")
+    assert found["x9"].endswith("Declare a narrower inner=(low, high): no fit narrows it.")
+    assert found["x8"].endswith("Compare typical=(mean, sd) with its source: no fit narrows it.")
     by_itself = re.search(r"eps of about (\S+) or more a fit of so many rows usually narrows it by itself", found["x0"])
     planned = re.search(r"With about ([\d,]+) rows or more", " ".join(str(dp.plan(formula, domain, 1.0)).split()))
     assert by_itself is not None
@@ -301,7 +303,7 @@ def test_a_wide_range_of_a_spline_is_to_be_declared_anew() -> None:
     for declared in ((0, 400), dp.Range(0, 400, inner=(0, 360))):
         domain = {"x": declared, "y": (0, 8)}
         (found,) = dp.check("y ~ cr(x, df=3, constraints='center')", data, domain, 5.0, seed=1).findings
-        assert found.endswith('dp.Range(low, high, outside="drop"): no fit narrows the range of a spline')
+        assert found.endswith('dp.Range(low, high, outside="drop"): no fit narrows the range of a spline.')
 
 
 def test_where_a_fit_buys_undeclared_ranges_it_narrows_declared_ones_only_if_asked_to() -> None:
@@ -310,8 +312,8 @@ def test_where_a_fit_buys_undeclared_ranges_it_narrows_declared_ones_only_if_ask
     found = dp.check("y ~ x + z", data, {"x": (0, 400), "y": (0, 8)}, 5.0, seed=1).findings
     assert (
         next(one for one in found if "`x`" in one)
-        .partition(". The range")[0]
-        .endswith("noise; ranges='bought' finds one")
+        .partition(". A fit buys no range narrower")[0]
+        .endswith("noise. A fit with ranges='bought' finds one")
     )
 
 
@@ -496,10 +498,10 @@ def test_a_finding_that_noise_may_have_made_says_so() -> None:
     findings = [one.findings for one in faults]
     named = sum(map(bool, findings))
     assert named <= 0.04 * 1000
-    said = sum(any("noise alone finds a fault in up to 4 of 100 checks" in each for each in one) for one in findings)
+    said = sum(any("Noise alone finds a fault in up to 4 of 100 checks" in each for each in one) for one in findings)
     assert 0.75 * named < said <= named
     sure = replace(check, counts=clean + np.append(0, [6.1 * check.std_err] + [0] * (len(check.faults) - 1)))
-    assert "noise alone" not in sure.findings[0]
+    assert "Noise alone" not in sure.findings[0]
 
 
 def test_a_code_with_decimals_at_the_end_of_a_range_is_found() -> None:
@@ -517,7 +519,7 @@ def test_a_code_that_noise_may_have_made_says_so() -> None:
     for sds, doubted in ((5.9, True), (6.1, False)):
         at = np.where(codes, sds * check.code_err, 0.0)
         (found,) = (one for one in replace(check, at=at).findings if told in one)
-        assert ("noise alone finds a fault in up to " in found) == doubted
+        assert ("Noise alone finds a fault in up to " in found) == doubted
 
 
 @pytest.mark.slow
@@ -538,7 +540,7 @@ def test_a_level_that_nobody_has_is_named() -> None:
     levels = {**DOMAIN, "g": ["a", "b", "c"]}
     data = frame().assign(g=frame()["g"].replace({"A": "C"}))
     found = next(one for one in dp.check("y ~ x + g", data, levels, 1.0, seed=1).findings if "`g`" in one)
-    assert found.endswith("levels not clearly above the noise: 'c'")
+    assert found.endswith("Levels not clearly above the noise: 'c'.")
     assert "stand out" not in dp.check("y ~ x + g", data, DOMAIN, 1.0, seed=1).findings[1]
 
 
@@ -548,7 +550,7 @@ def test_findings_have_the_errors_of_both_their_figures() -> None:
     rows, error = check.totals.loc["rows"]
     lost = rows_of(check, "g", "undeclared")
     total = f"{rows:,.0f} (s.d. {error:,.0f}) rows"
-    assert f"about {lost:,.0f} (s.d. {check.std_err:,.0f}) of {total}" in check.findings[0]
+    assert f"About {lost:,.0f} (s.d. {check.std_err:,.0f}) of {total}" in check.findings[0]
     public = dp.check("y ~ x + g", data, DOMAIN, 0.5, seed=3, adjacency="replace_one")
     assert "of 400 rows are lost" in public.findings[0]
 
@@ -564,8 +566,8 @@ def test_advice_on_columns_of_0_and_1_is_for_them_alone() -> None:
     assert len(found) == 6
     assert {one.split("`")[1] for one in found if "the levels [1, 2]" in one or "'no'" in one} == {"code"}
     shown = {one.split("`")[1]: one for one in found if "above" in one}
-    assert "above the declared range (0.0, 1.0); compare" in shown["share"]
-    assert "above the declared range (0, 1); are its codes 1 and 2?" in shown["code"]
+    assert "above the declared range (0.0, 1.0). Compare" in shown["share"]
+    assert "above the declared range (0, 1). Are its codes 1 and 2?" in shown["code"]
 
 
 def test_a_response_that_is_declared_as_a_share_is_a_number() -> None:
@@ -612,11 +614,11 @@ def test_complete_and_lost_rows_are_all_rows_whatever_the_noise() -> None:
 def test_it_is_said_which_rows_are_counted_by_place() -> None:
     """Only complete rows, however many there are in all: ranges are judged by these."""
     data = frame()
-    counted = "rows have each level of `g` and lie in each eighth of the declared range of `y` (std err "
+    counted = "the number of rows with each level of `g` and in each eighth of the declared range of `y` (std err "
     assert counted in " ".join(str(dp.check("y ~ x + g", data, DOMAIN, 5.0)).split())
     data.loc[data.index % 3 != 0, "x"] = np.nan
     told = " ".join(str(dp.check("y ~ x + g", data, DOMAIN, 5.0)).split())
-    assert "counting the complete rows in which nothing is clipped. They are less than half of all rows" in told
+    assert "Fewer than half of all rows are left, too few to tell whether a range is too wide." in told
 
 
 def test_saved_and_loaded(tmp_path: Path) -> None:
@@ -673,7 +675,7 @@ def test_many_skewed_columns_with_typical_values_are_one_finding_with_the_total(
     assert lost > 0.3
     assert f"({100 * lost:.0f} %; s.d." in finding
     assert "rows are lost because one of 40 columns is missing or beyond 3 sd of typical=" in finding
-    assert "of as many normal columns at most 10 % would be" in finding
+    assert "Of as many normal columns at most 10 % would be" in finding
     assert "inner=(low, high)" in finding
 
 
@@ -714,8 +716,8 @@ def test_a_reference_level_that_hardly_any_row_has_is_named() -> None:
     domain = {"x": (0, 1), "y": (0, 1), "g": ["a", "b", "c"]}
     for term in ("g", "C(g)"):
         (found,) = dp.check(f"y ~ x + {term}", rows, domain, 0.5, family="gaussian", seed=2).findings
-        assert found.startswith("the first level of `g`, 'a', is the reference and has few rows or none: about ")
-        assert found.endswith("Declare a frequent level first, or write C(g, Treatment('a frequent level'))")
+        assert found.startswith("The first level of `g`, 'a', is the reference and has few rows or none: about ")
+        assert found.endswith("Declare a frequent level first, or write C(g, Treatment('a frequent level')).")
     for formula, levels in (
         ("y ~ x + C(g, Treatment('b'))", "abc"),
         ("y ~ x + g", "bac"),
@@ -777,7 +779,7 @@ def test_of_nearly_all_rows_on_one_side_of_a_range_the_finding_asks_for_the_unit
     rows = {"cm": random.normal(170, 10, 4_000), "y": random.uniform(0, 1, 4_000)}
     for ends, side in (((1.3, 2.1), "above"), ((1_300, 2_100), "below")):
         (found,) = dp.check("y ~ cm", rows, {"cm": ends, "y": (0, 1)}, 0.5, family="gaussian", seed=3).findings
-        assert f"{side} the declared range ({ends[0]}, {ends[1]}); are the cells in another unit?" in found
+        assert f"{side} the declared range ({ends[0]}, {ends[1]}). Are the cells in another unit?" in found
         assert "codes for missing" not in found
     (found,) = dp.check("y ~ cm", rows, {"cm": (100, 170), "y": (0, 1)}, 0.5, family="gaussian", seed=3).findings
     assert "codes for missing" in found

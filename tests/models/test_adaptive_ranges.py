@@ -219,10 +219,10 @@ def test_rows_beyond_a_declared_range_are_left_out_where_a_narrower_one_was_boug
     declared = dp.ols("y ~ x", rows, 4.0, ranges="declared", **arguments)
     assert bought.plan.design.domain["x"].drops
     texts = [" ".join(str(fit.summary()).split()) for fit in (bought, declared)]
-    among = "they are among those outside the bought range, which are left out."
-    assert f"have `x` outside its declared range (0, 200); {among}" in texts[0]
+    among = "They are among those outside the bought range, which are left out."
+    assert f"have `x` outside its declared range (0, 200). {among}" in texts[0]
     assert "clipped" not in texts[0]
-    clipped = "where they are clipped; the coefficient is that of the clipped values"
+    clipped = "where they are clipped. The coefficient is that of the clipped values"
     assert f"have `x` outside its declared range (0, 200), {clipped}" in texts[1]
     assert "they name a column only if at least about" in " ".join(str(declared.summary(full=True)).split())
 

@@ -250,7 +250,7 @@ def test_a_note_says_why_many_rows_at_fault_did_not_stop_the_fit() -> None:
     planned = RowCounts.planned(1.0, 0.03, "add_remove", [UNDECLARED])
     counts = planned.released(320, [350])  # noise is at most some 310
     assert not counts.mismatch()
-    assert re.search(r"; the count is noisy, and stops a fit only beyond about 380 rows$", counts.findings()[0])
+    assert re.search(r"\. The count is noisy, and stops a fit only beyond about 380 rows$", counts.findings()[0])
     assert "noisy" not in planned.released(20_000, [700]).findings()[0]  # fewer than a tenth
 
 
@@ -340,12 +340,13 @@ def test_a_wrong_domain_is_the_first_note() -> None:
     """Before what coefficients without errors are, and with what to type."""
     fit = dp.ols("y ~ age + x", coded(3_000, 0.15), 1.0, domain=PUBLIC, inference=None, seed=2)
     first, *others = (note for note in fit.notes if "seed" not in note)
-    assert "have `age` outside its declared range (18, 90), where they are clipped; the coefficient is" in first
-    drops = 'or dp.Range(low, high, outside="drop") if the values are codes for missing, such as -9, 99 or 999'
-    assert f"compare the codebook: declare a wider range, {drops}" in first
+    assert "have `age` outside its declared range (18, 90), where they are clipped. The coefficient is" in first
+    codes = 'If they are codes for missing, such as -9, 99 or 999, declare dp.Range(low, high, outside="drop").'
+    assert f"Compare the codebook. If the values are right, declare a wider range. {codes}" in first
     assert "no standard errors" in others[0]
     with pytest.raises(
-        MismatchError, match=r"which biases every coefficient.*wider range, or make these cells missing if"
+        MismatchError,
+        match=r"which biases every coefficient.*wider range\. If .* missing, such as .*, make these cells missing\.",
     ):
         dp.ols("age ~ x", coded(20_000, 0.3), 1.0, domain=PUBLIC, seed=2)
 
@@ -427,7 +428,7 @@ def test_a_column_is_named_for_a_count_that_noise_does_not_make() -> None:
 def test_a_finding_that_noise_may_have_made_says_how_often_it_does() -> None:
     """As long as noise alone exceeds the count more often than it stops a fit."""
     counts = RowCounts.planned(1.0, 0.03, "add_remove", [Fault("x", "lost", "(0, 1)")])
-    doubt = "noise alone names a column in up to 3 of 100 fits, and dp.check confirms it"
+    doubt = "Noise alone names a column in up to 3 of 100 fits. Confirm it with dp.check"
     least, sure = (counts._noise(chance) for chance in (FALSE_NOTES, FALSE_STOPS))
     for at_fault, doubtful in ((least + 1, True), (sure - 1, True), (sure + 1, False)):
         (found,) = counts.released(20_000, [int(at_fault)]).findings()
@@ -443,12 +444,12 @@ def test_columns_with_the_same_cause_are_named_in_one_sentence() -> None:
     found = counts.released(20_000, [400, 600, 300, 0, 800, 400, 500, 700]).findings()
     assert found[0] == (
         "about 6 % of the rows (s.d. 0.56 %) are lost to `s1` (2.8 %), `s0` (1.8 %) and `s2` (1.4 %): missing, or "
-        "beyond 3 sd of the typical means, where rows are left out; skewed? declare inner=(low, high) in its place; if "
-        "not, compare typical=(mean, sd) with its source"
+        "beyond 3 sd of the typical means, where rows are left out. If a column is skewed, declare inner=(low, high) in "
+        "its place. If not, compare typical=(mean, sd) with its source"
     )
     assert found[1].startswith("about 5.5 % of the rows (s.d. 0.46 %) have `z0` (3.7 %) or `z1` (1.8 %) outside their")
     assert [one.split("`")[1] for one in found[2:4]] == ["x", "y"]
-    assert not any("noise alone" in one for one in found[:2])
+    assert not any("Noise alone" in one for one in found[:2])
     stopped = counts.released(20_000, [400, 600, 300, 0, 9_000, 9_000, 500, 0]).mismatch()
     assert len(stopped) == 1
     assert "of the clipped values" not in stopped[0]
@@ -1027,8 +1028,8 @@ def test_a_misspelt_level_is_one_note() -> None:
             (0, 50_000),
             "thousands separators or decimal commas, write 31245 for 31,245",
         ),
-        ("word", bool, r"if the column holds text, list its levels, such as \['no', 'yes'\]\. "),
-        ("code", bool, r"are its codes 1 and 2\? Then declare the levels \[1, 2\]"),
+        ("word", bool, r"If the column holds text, list its levels, such as \['no', 'yes'\]\. "),
+        ("code", bool, r"Are its codes 1 and 2\? Then declare the levels \[1, 2\]"),
     ],
 )
 def test_wrong_declarations_get_what_to_type(column: str, declared: Any, told: str) -> None:
@@ -1049,7 +1050,7 @@ def test_a_fit_of_which_nearly_all_rows_lie_beyond_a_range_asks_for_the_unit() -
     data = pd.DataFrame({"grams": random.normal(70_000, 9_000, 4_000), "x": random.uniform(0, 1, 4_000)})
     data["y"], domain = random.uniform(0, 1, 4_000), {"grams": (40, 150), "x": (0, 1), "y": (0, 1)}
     for formula in ("y ~ grams + x", "grams ~ x"):
-        with pytest.raises(MismatchError, match="are the cells in another unit") as wrong:
+        with pytest.raises(MismatchError, match="Are the cells in another unit") as wrong:
             dp.ols(formula, data, 1.0, domain=domain, seed=1)
         assert "codes for missing" not in str(wrong.value)
     half = data.assign(grams=np.where(data["x"] < 0.5, 70, data["grams"]))
@@ -1058,7 +1059,7 @@ def test_a_fit_of_which_nearly_all_rows_lie_beyond_a_range_asks_for_the_unit() -
     assert "unit" not in str(wrong.value)
     # Of 0 and 1 the codes are what may be others.
     twos = data.assign(grams=1 + (data["x"] < 0.95))
-    with pytest.raises(MismatchError, match="are its codes 1 and 2"):
+    with pytest.raises(MismatchError, match="Are its codes 1 and 2"):
         dp.ols("y ~ grams + x", twos, 1.0, domain={**domain, "grams": (0, 1)}, seed=1)
 
 
@@ -1070,8 +1071,8 @@ def test_a_saved_fit_keeps_that_a_column_has_two_text_levels() -> None:
     rows["y"] = random.integers(0, 2, 20_000)
     fit = dp.logit("y ~ x + g", rows, 1.0, domain={"x": (0, 1), "g": ["a", "b"], "y": [0, 1]})
     stored = type(fit).from_dict(json.loads(json.dumps(fit.to_dict())))
-    assert "compare the spelling" in str(fit)
-    assert "if bool is declared" not in str(fit)
+    assert "Compare the spelling" in str(fit)
+    assert "If bool is declared" not in str(fit)
     assert str(stored) == str(fit)
 
 
@@ -1092,9 +1093,9 @@ def test_a_clipped_exposure_has_no_coefficient() -> None:
     data["y"] = random.poisson(0.1 * data["t"])
     domain = {"x": (0, 1), "t": (0.5, 6), "o": (-1, 1), "y": (0, 20)}
     told = {
-        "exposure": ("t", "rates divide by the clipped exposures"),
-        "offset": ("o", "the offset is that of the clipped values"),
-        "weights": ("t", "these rows have the clipped weights"),
+        "exposure": ("t", "Rates divide by the clipped exposures"),
+        "offset": ("o", "The offset is that of the clipped values"),
+        "weights": ("t", "These rows have the clipped weights"),
     }
     for argument, (column, words) in told.items():
         call = {argument: column, "on_mismatch": "go", "seed": 1}
