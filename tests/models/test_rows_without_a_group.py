@@ -143,7 +143,7 @@ def test_a_summary_and_a_check_name_the_factor_that_loses_rows() -> None:
     found = dp.check(FORMULA, rows, DOMAIN, 0.1, seed=1)
     line = found.table.set_index("column").loc["firm"]
     assert line["rows"] == pytest.approx(lost * len(rows), abs=4 * found.std_err)
-    assert found.findings[0].endswith("`firm`: missing, so that the row is in no group")
+    assert found.findings[0].endswith("`firm`: missing, so that the row is in no group.")
 
 
 def test_a_fit_stops_if_too_many_rows_have_no_group(tmp_path: Path) -> None:

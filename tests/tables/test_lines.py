@@ -210,7 +210,7 @@ def test_a_column_left_out_of_the_domain_holds_numbers(tmp_path: Path) -> None:
     some = [line.replace(b'"u"', b"1").replace(b'"v"', b"CANARY") for line in GOOD]
     with dp.Ledger(tmp_path / "ledger.db", dataset="d", eps=400.0) as ledger:
         with pytest.raises(
-            MismatchError, match="lost to `g`: missing, or not a number. If the column holds text, list its levels"
+            MismatchError, match=r"lost to `g`: missing, or not a number\. If the column holds text, list its levels"
         ):
             dp.ols("y ~ x + g", csv(tmp_path, some), 90.0, domain={"y": (0, 4)}, ledger=ledger)
         more = {"ledger": ledger, "check_share": 0}
