@@ -599,8 +599,8 @@ class Fault(NamedTuple):
             two = self.declared.removesuffix(AS_LEVELS)
             coded = ". If its codes are 1 and 2, declare the levels [1, 2]" if two == "0, 1" else ""
             return (
-                f"neither of the levels {two}{coded}. Compare the codebook. If the cells are a code for missing, such as "
-                f"9, make them missing. If numbers between the levels are meant, declare the range ({two}), in a file "
+                f"neither of the levels {two}{coded}. Compare the codebook. If the cells are a code for missing, such "
+                f"as 9, make them missing. If numbers between the levels are meant, declare the range ({two}), in a file "
                 f"{{range: [{two}]}}"
             )
         if self.kind == "undeclared":

@@ -169,7 +169,9 @@ def test_rows_lost_to_two_numbers_say_both_ways_of_writing(levels: list[Any], ra
     rows = pd.DataFrame({"x": random.uniform(0, 80, 3000), "y": random.uniform(0, 1, 3000)})
     domain = dp.Domain(x=levels, y=(0, 1))
     coded = ". If its codes are 1 and 2, declare the levels [1, 2]" * (range_ == "0, 1")
-    said = f"neither of the levels {range_}{coded}. Compare the codebook. If the cells are a code for missing, such as 9, "
+    said = (
+        f"neither of the levels {range_}{coded}. Compare the codebook. If the cells are a code for missing, such as 9, "
+    )
     said += "make them missing. If numbers between the levels are meant, "
     said += f"declare the range ({range_}), in a file {{range: [{range_}]}}"
     with pytest.raises(dp.errors.MismatchError) as stopped:

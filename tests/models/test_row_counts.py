@@ -444,8 +444,8 @@ def test_columns_with_the_same_cause_are_named_in_one_sentence() -> None:
     found = counts.released(20_000, [400, 600, 300, 0, 800, 400, 500, 700]).findings()
     assert found[0] == (
         "about 6 % of the rows (s.d. 0.56 %) are lost to `s1` (2.8 %), `s0` (1.8 %) and `s2` (1.4 %): missing, or "
-        "beyond 3 sd of the typical means, where rows are left out. If a column is skewed, declare inner=(low, high) in "
-        "its place. If not, compare typical=(mean, sd) with its source"
+        "beyond 3 sd of the typical means, where rows are left out. If a column is skewed, declare inner=(low, high) "
+        "in its place. If not, compare typical=(mean, sd) with its source"
     )
     assert found[1].startswith("about 5.5 % of the rows (s.d. 0.46 %) have `z0` (3.7 %) or `z1` (1.8 %) outside their")
     assert [one.split("`")[1] for one in found[2:4]] == ["x", "y"]
