@@ -600,8 +600,8 @@ class Fault(NamedTuple):
             coded = ". If its codes are 1 and 2, declare the levels [1, 2]" if two == "0, 1" else ""
             return (
                 f"neither of the levels {two}{coded}. Compare the codebook. If the cells are a code for missing, such "
-                f"as 9, make them missing. If numbers between the levels are meant, declare the range ({two}), in a file "
-                f"{{range: [{two}]}}"
+                f"as 9, make them missing. If numbers between the levels are meant, declare the range ({two}), in a "
+                f"file {{range: [{two}]}}"
             )
         if self.kind == "undeclared":
             # A response that is declared bool has two levels as well.

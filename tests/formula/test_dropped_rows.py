@@ -216,7 +216,7 @@ def test_cut_offs_of_typical_values_are_compared_with_their_source() -> None:
         (finding,) = dp.check("y ~ x", rows, declared, 5.0, family="gaussian", seed=1).findings
         assert told in finding
         assert ("compare typical=(mean, sd) with its source" in finding) == (typical[1] < 1)
-        assert ("check this range" in finding) == (typical[1] > 1)
+        assert ("Check this range" in finding) == (typical[1] > 1)
         with pytest.raises(DPStatsError, match=re.escape(told)):
             dp.ols("y ~ x", rows, 5.0, domain=declared, seed=1)
 
