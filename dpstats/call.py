@@ -263,12 +263,12 @@ def _automatic(settings: RequestKeywords) -> float:
 def _insists_on_errors(request: Request) -> bool:
     """Whether fit statistics are asked for of plain least squares, which then has errors whatever the rows are."""
     options = request.options
-    asked = options.fitstats not in (None, 0, "auto")
-    asked |= options.fitstats == "auto" and (options.fitstats_by, options.fitstats_variables) != (None, None)
+    explicit = options.fitstats not in (None, 0, "auto")
+    explicit |= options.fitstats == "auto" and (options.fitstats_by, options.fitstats_variables) != (None, None)
     plain = isinstance(request.family, Gaussian) and request.method == "napp" and request.penalty is None
     plain &= not options.replicates and options.retrieval == "recycle" and options.focus is None
     plain &= options.unit is None and options.screen is None and options.selection is None
-    return asked and plain and options.inference == "auto"
+    return explicit and plain and options.inference == "auto"
 
 
 def make_request(*, eps: float, family: str | Family = "gaussian", **arguments: Unpack[RequestKeywords]) -> Request:

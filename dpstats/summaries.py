@@ -234,7 +234,7 @@ def markdown_table(table: SimpleTable) -> str:
 def _markdown(text: str) -> str:
     """The text with signs as signs where they would begin a tag or an entity of HTML; between backticks they do not."""
     begin = r"`[^`]+`|&(?=#?\w+;)|<(?=[A-Za-z/!?])"
-    return re.sub(begin, lambda found: {"&": "&amp;", "<": "&lt;"}.get(found[0], found[0]), text)
+    return re.sub(begin, lambda match: {"&": "&amp;", "<": "&lt;"}.get(match[0], match[0]), text)
 
 
 def paired_facts(
@@ -315,7 +315,7 @@ def wrap_text(text: str, width: int, indent: str = "") -> list[str]:
     """The text on lines of at most `width` characters, broken behind a sign where there is one, but in no number."""
     lines: list[str] = []
     while len(text) > width:
-        numbers = [found.span() for found in NUMBER.finditer(text)]
+        numbers = [match.span() for match in NUMBER.finditer(text)]
         at = next((place for place in range(width, width // 2, -1) if _may_break(text, place, numbers)), width)
         split = next((start for start, end in numbers if len(indent) < start < at < end), at)
         lines.append(text[:split].rstrip())

@@ -103,10 +103,10 @@ def _domain(options: argparse.Namespace) -> None:
         before = len(ledger.entries())
         ledger.set_domain(read_domain(options.domain))
         entry = ledger.entries().iloc[-1] if len(ledger.entries()) > before else None
-        told = (
+        message = (
             "The ledger has this Domain already" if entry is None else "; ".join(filter(None, entry[["label", "note"]]))
         )
-        print(f"{told}. What was spent stays spent.")
+        print(f"{message}. What was spent stays spent.")
 
 
 def _html(options: argparse.Namespace) -> None:

@@ -97,7 +97,7 @@ def new_file(path: Path | None) -> Iterator[None]:
         raise
 
 
-def deliver(found: Released, text: Callable[[], str], output: Path | None) -> None:
+def deliver(release: Released, text: Callable[[], str], output: Path | None) -> None:
     """Print what was paid for, and keep it in the file that `new_file` has made: if one of the two fails, not both do.
 
     ReleaseError then says where the released values are.
@@ -111,7 +111,7 @@ def deliver(found: Released, text: Callable[[], str], output: Path | None) -> No
         unprinted = error
     # A reader that has seen enough wants no file but the one that was named.
     enough = isinstance(unprinted, BrokenPipeError)
-    place, unwritten = _kept(found, output) if output is not None or not (unprinted is None or enough) else ("", None)
+    place, unwritten = _kept(release, output) if output is not None or not (unprinted is None or enough) else ("", None)
     if isinstance(unprinted, OSError):
         silence()
     if isinstance(unprinted, Exception) and not enough:
@@ -123,25 +123,25 @@ def deliver(found: Released, text: Callable[[], str], output: Path | None) -> No
         raise unprinted
 
 
-def _kept(found: Released, output: Path | None) -> tuple[str, str | None]:
+def _kept(release: Released, output: Path | None) -> tuple[str, str | None]:
     """Where the released values are now, and why they are not at `output`, if they should be."""
     reason = None
     if output is not None:
         try:
-            found.save(output)
+            release.save(output)
         except DPStatsError as error:
             reason = f"--output: {error.__cause__.strerror}" if isinstance(error.__cause__, OSError) else str(error)
             with contextlib.suppress(OSError):
                 output.unlink()
         else:
             return f"the release that was paid for is in {output}", None
-    name = f"dpstats-{type(found).__name__.lower()}-{secrets.token_hex(4)}.json"
+    name = f"dpstats-{type(release).__name__.lower()}-{secrets.token_hex(4)}.json"
     for folder in (Path.cwd, Path.home, lambda: Path(tempfile.gettempdir())):
         with contextlib.suppress(DPStatsError, OSError, RuntimeError):
             path = folder() / name
-            found.save(path)
+            release.save(path)
             return f"the release that was paid for is in {path}", reason
-    print(json_text(found), file=sys.stderr)
+    print(json_text(release), file=sys.stderr)
     return "no folder could be written, so the release is printed above: save it in a file that ends in .json", reason
 
 

@@ -77,10 +77,10 @@ class OneShotStream(Stream):
 
     def only(self, names: Iterable[str]) -> Stream:
         """The rows for one release, with the columns `names`, kept from their first reading to its end."""
-        asked = set(names)
-        wanted = with_deciding(asked, self._selections)
+        columns = set(names)
+        wanted = with_deciding(columns, self._selections)
         kept = [label for label in self.labels if label in wanted]
-        return self._of_columns(asked, SpooledBatches(kept, self._produce).read)
+        return self._of_columns(columns, SpooledBatches(kept, self._produce).read)
 
 
 class SpooledBatches:
@@ -169,10 +169,10 @@ class FileReader(io.RawIOBase):
         """The bytes that follow."""
         with self._lock:
             self._file.seek(self._place)
-            found = self._file.read(len(buffer))
-        buffer[: len(found)] = found
-        self._place += len(found)
-        return len(found)
+            chunk = self._file.read(len(buffer))
+        buffer[: len(chunk)] = chunk
+        self._place += len(chunk)
+        return len(chunk)
 
 
 GRAIN, COARSE = 0.02, 2.0
@@ -260,10 +260,10 @@ class Files:
 def _mark(where: str | int) -> Mark | None:
     """The mark of a path, or of an open file; None if there is none."""
     try:
-        found = os.stat(where)
+        status = os.stat(where)
     except OSError:
         return None
-    return Mark(found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns)
+    return Mark(status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
 
 
 def _grain(mark: Mark | None) -> float:
@@ -296,17 +296,17 @@ def local_files(dataset: Any) -> list[str] | None:
 
 def scan(dataset: Any, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """Record batches of some of the columns, in the order of the rows."""
-    return (found.record_batch for found in _scanner(dataset, names).scan_batches())
+    return (batch.record_batch for batch in _scanner(dataset, names).scan_batches())
 
 
 def scan_files(dataset: Any, files: Files, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
     """As `scan`, of a dataset whose files are these and what is in memory, as long as they are what they were."""
     with files.unchanged():
-        for found in _scanner(dataset, names).scan_batches():
+        for batch in _scanner(dataset, names).scan_batches():
             # What is in memory has no path.
-            if path := getattr(found.fragment, "path", None):
+            if path := getattr(batch.fragment, "path", None):
                 files.check(path)
-            yield found.record_batch
+            yield batch.record_batch
 
 
 def _scanner(dataset: Any, names: Sequence[str]) -> Any:
@@ -348,9 +348,9 @@ def check_fragments(dataset: Any) -> None:
         check_types(dataset.schema, fragment.physical_schema, fragment.path)
 
 
-def check_types(expected: pa.Schema, found: pa.Schema, path: str) -> None:
+def check_types(expected: pa.Schema, schema: pa.Schema, path: str) -> None:
     """Raise DataError if a column of one file has another type than the others'."""
-    for field in found:
+    for field in schema:
         at = expected.get_field_index(field.name)
         if at >= 0 and not expected.field(at).type.equals(field.type):
             raise DataError(
@@ -397,10 +397,10 @@ def from_dataset(dataset: Any) -> Stream:
     Files of this machine are read in every pass; what is elsewhere is carried out like a query, once for each release.
     """
     check_fragments(dataset)
-    names, columns, found = dataset.schema.names, declared_columns(dataset.schema), local_files(dataset)
-    if found is None:
+    names, columns, paths = dataset.schema.names, declared_columns(dataset.schema), local_files(dataset)
+    if paths is None:
         return OneShotStream(names, columns, partial(scan, dataset))
-    files = Files(found)
+    files = Files(paths)
     return Stream(names, columns, lambda some: batches_of(scan_files(dataset, files, some)), files.check_ready)
 
 

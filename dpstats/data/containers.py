@@ -207,11 +207,11 @@ def _of_texts(
     plain = np.asarray(pc.match_substring_regex(texts, PLAIN).fill_null(False).to_numpy(zero_copy_only=False))
     numbers = texts.filter(pa.array(plain)).view(pa.large_string()).cast(pa.float64()).to_numpy()
     read = of_numbers(numbers)
-    found = np.empty(len(texts), dtype=read.dtype)
-    found[plain] = read
+    cells = np.empty(len(texts), dtype=read.dtype)
+    cells[plain] = read
     others = texts.filter(pa.array(~plain)).to_pylist()
-    found[~plain] = np.array([of_other(text) for text in others], dtype=read.dtype)
-    return found
+    cells[~plain] = np.array([of_other(text) for text in others], dtype=read.dtype)
+    return cells
 
 
 def _identities(cells: pa.Array) -> Identities:

@@ -94,16 +94,16 @@ class DaskRows(Rows[Element]):
             return part(())
         sums = self._sums(part, add)
         try:
-            found = _result(self._client, sums[-1])
+            result = _result(self._client, sums[-1])
         finally:
             # An error that Dask raises holds its own frames, and with them these.
             for future in sums:
                 future.release()
         if self._check_source is not None:
             self._check_source()
-        if isinstance(found, FailedShard):
+        if isinstance(result, FailedShard):
             raise RuntimeError("a worker could not work out its shard")
-        total, marks = found.value()
+        total, marks = result.value()
         self._check(marks)
         return total
 
@@ -191,8 +191,8 @@ class DaskRows(Rows[Element]):
             [self._client.submit(pick_bucket, Pickled(at), [part], key=next(names), pure=False) for part in parts]
             for at in range(count)
         ]
-        found = [Shard(gather_shard, tuple(inputs)) for inputs in shards]
-        return DaskRows[Element](self._client, found, tasks=self._tasks, check=self._check_source).persist()
+        buckets = [Shard(gather_shard, tuple(inputs)) for inputs in shards]
+        return DaskRows[Element](self._client, buckets, tasks=self._tasks, check=self._check_source).persist()
 
     def _works(self) -> list[ShardWork]:
         return [ShardWork(number, shard.source, self._change) for number, shard in enumerate(self._shards)]
@@ -271,14 +271,14 @@ class ClusterTable(Table):
     def batches(self, names: Iterable[str]) -> DaskRows[Table]:
         """The rows, as tables with the columns called `names`. Charge first."""
         shards = self._shards_of(with_deciding(names, self._selections))
-        found: Any = DaskRows(self._client, shards, tasks=self._tasks, check=self._files.check_all)
-        return found.map(partial(selected, self._selections)) if self._selections else found
+        tables: Any = DaskRows(self._client, shards, tasks=self._tasks, check=self._files.check_all)
+        return tables.map(partial(selected, self._selections)) if self._selections else tables
 
     def only(self, names: Iterable[str]) -> ClusterTable:
         """The table for one release, whose passes ask for their columns by name."""
-        found = copy.copy(self)
-        found._tasks = Tasks()
-        return found
+        table = copy.copy(self)
+        table._tasks = Tasks()
+        return table
 
     def forget(self) -> None:
         """Let the cluster drop what was kept of the rows."""
@@ -286,9 +286,9 @@ class ClusterTable(Table):
 
     def where(self, holds: Holds, names: Iterable[str]) -> ClusterTable:
         """The rows where `holds`, which must be picklable, says so; reads nothing yet."""
-        found = copy.copy(self)
-        found.filtered, found._selections = True, (*self._selections, RowSelection(holds, tuple(names)))
-        return found
+        table = copy.copy(self)
+        table.filtered, table._selections = True, (*self._selections, RowSelection(holds, tuple(names)))
+        return table
 
     def __repr__(self) -> str:
         return f"<ClusterTable of {len(self.labels)} columns>"
@@ -339,16 +339,16 @@ def files_on_cluster(path: str | os.PathLike[str]) -> ClusterTable:
         raise ArgumentError(
             "engine='dask' needs a cluster: from distributed import Client; client = Client(), or its address"
         )
-    found = [os.path.abspath(name) for name in matching_files(os.fspath(path))]
-    files, here = Files(found), from_files(path)
+    paths = [os.path.abspath(name) for name in matching_files(os.fspath(path))]
+    files, here = Files(paths), from_files(path)
     columns = [here.at(at) for at in range(len(here.labels))]
-    return ClusterTable(here.labels, columns, partial(_pieces, found), client, files)
+    return ClusterTable(here.labels, columns, partial(_pieces, paths), client, files)
 
 
-def _pieces(found: Sequence[str], names: Sequence[str]) -> list[Shard]:
+def _pieces(paths: Sequence[str], names: Sequence[str]) -> list[Shard]:
     """Shards of about `SHARD_ROWS` rows: row groups of Parquet files, whole files of lines."""
     shards = []
-    for name in found:
+    for name in paths:
         if file_kind(name) not in PARQUET:
             shards.append(Shard(partial(_lines_of, name, list(names))))
             continue
@@ -433,9 +433,9 @@ class DaskPartition(NamedTuple):
         """The partition as a table. Its cells are read for what they are, whatever type the others have."""
         import dask
 
-        found = in_memory(dask.get({**self.graph, **dict(zip(self.done, results, strict=True))}, self.key))
-        assert found is not None, "a partition is a pandas frame"
-        yield found
+        table = in_memory(dask.get({**self.graph, **dict(zip(self.done, results, strict=True))}, self.key))
+        assert table is not None, "a partition is a pandas frame"
+        yield table
 
 
 def _partitions(frame: Any, names: Sequence[str]) -> Iterator[tuple[DaskPartition, tuple[Any, ...]]]:
@@ -459,11 +459,11 @@ def _shards(frame: Any, names: Sequence[str]) -> list[Shard]:
 def _read_here(frame: Any, marks: dict[tuple[str | int, ...], int], names: Sequence[str]) -> Iterator[Table]:
     """The partitions one after the other, in this process; RowsChangedError if one is not what it was by its mark."""
     for place, (source, futures) in enumerate(_partitions(frame, names)):
-        for found in source(*(future.result() for future in futures)):
-            mark = fingerprint([found])
+        for table in source(*(future.result() for future in futures)):
+            mark = fingerprint([table])
             if marks.setdefault((place, *names), mark) != mark:
                 raise RowsChangedError
-            yield found
+            yield table
 
 
 def _is_future(task: Any) -> bool:

@@ -56,15 +56,15 @@ def matching_files(pattern: str) -> list[str]:
             "data: a text must be the path of files, and this one is too long or has several lines; pass a table, "
             "or a path such as 'folder/*.parquet'"
         )
-    found = [pattern] if Path(pattern).is_file() else sorted(filter(os.path.isfile, glob.glob(pattern, recursive=True)))
-    if not found:
+    paths = [pattern] if Path(pattern).is_file() else sorted(filter(os.path.isfile, glob.glob(pattern, recursive=True)))
+    if not paths:
         what = (
             "is a folder; name its files with a pattern such as"
             if Path(pattern).is_dir()
             else "does not exist; pass a path such as"
         )
         raise DataError(f"data: {safe_repr(pattern)} {what} 'folder/*.parquet'")
-    return found
+    return paths
 
 
 def file_kind(name: str) -> str:
@@ -73,17 +73,17 @@ def file_kind(name: str) -> str:
 
 
 def _parquet(files: Files) -> Stream:
-    found = files.names
+    paths = files.names
     try:
-        dataset: Any = ds.dataset(list(found), format="parquet")
+        dataset: Any = ds.dataset(list(paths), format="parquet")
         schemas = [fragment.physical_schema for fragment in dataset.get_fragments()]
     except (pa.ArrowException, OSError):
         dataset = None
     if dataset is None:
-        raise DataError(f"data: {found[0]!r} or another file of the pattern is not a readable Parquet file")
-    for name, schema in zip(found, schemas, strict=True):
+        raise DataError(f"data: {paths[0]!r} or another file of the pattern is not a readable Parquet file")
+    for name, schema in zip(paths, schemas, strict=True):
         if schema.names != dataset.schema.names:
-            raise DataError(f"data: {name!r} has other columns than {found[0]!r}; name files with the same columns")
+            raise DataError(f"data: {name!r} has other columns than {paths[0]!r}; name files with the same columns")
     check_fragments(dataset)
     return Stream(
         dataset.schema.names,
@@ -126,14 +126,14 @@ def _without_arrow(file: IO[bytes]) -> Any:
 
 
 def _lines(files: Files, delimiter: str) -> Stream:
-    found = files.names
-    dialect = Dialect(_header(found[0], delimiter), delimiter)
-    for name in found[1:]:
+    paths = files.names
+    dialect = Dialect(_header(paths[0], delimiter), delimiter)
+    for name in paths[1:]:
         if _header(name, delimiter) != dialect.names:
-            raise DataError(f"data: {name!r} has other columns than {found[0]!r}; name files with the same columns")
+            raise DataError(f"data: {name!r} has other columns than {paths[0]!r}; name files with the same columns")
 
     def read(names: Sequence[str]) -> Iterator[Table]:
-        for name in found:
+        for name in paths:
             with files.opened(name) as (file, check):
                 source = _unpacked(file, name)
                 _first_line(source)

@@ -33,21 +33,21 @@ EXACT = 2**53
 
 def of_numbers(numbers: NDArray[np.float64]) -> Identities:
     """Identities of doubles; what is not finite is missing."""
-    found = _by_bits(numbers)
+    identities = _by_bits(numbers)
     wide = np.isfinite(numbers) & (np.abs(numbers) >= EXACT)
     signed = wide & (np.abs(numbers) < 2.0**63)
-    found[signed] = of_integers(numbers[signed].astype(np.int64))
+    identities[signed] = of_integers(numbers[signed].astype(np.int64))
     for place in np.flatnonzero(wide & ~signed):
-        found[place] = _integer(int(numbers[place]))
-    return found
+        identities[place] = _integer(int(numbers[place]))
+    return identities
 
 
 def of_integers(values: NDArray[np.integer[Any]], known: NDArray[np.bool_] | None = None) -> Identities:
     """Identities of integers of up to 64 bits, exactly; `known` is False where a cell is missing."""
     wide = (values >= EXACT) | (values <= -EXACT)
     exact = np.column_stack([np.full(len(values), INTEGER), values.astype(np.uint64, casting="unsafe")])
-    found = np.where(wide[:, None], exact, _by_bits(values.astype(np.float64)))
-    return found if known is None else np.where(known[:, None], found, MISSING_IDENTITY)
+    identities = np.where(wide[:, None], exact, _by_bits(values.astype(np.float64)))
+    return identities if known is None else np.where(known[:, None], identities, MISSING_IDENTITY)
 
 
 def _by_bits(numbers: NDArray[np.float64]) -> Identities:

@@ -56,18 +56,18 @@ class PersonTally(NamedTuple):
         """The position of each row's person, -1 for a row of nobody that was tallied; shape (rows,)."""
         first, second = self.ids[:, 0], self.ids[:, 1]
         at = np.searchsorted(second, ids[:, 1])
-        found = np.full(len(ids), -1, dtype=np.intp)
+        positions = np.full(len(ids), -1, dtype=np.intp)
         pending = np.flatnonzero((ids[:, 0] != NOBODY) & (at < len(second)))
         # Persons may share their second half: step on to the one whose first half is the same too.
         while pending.size:
             places = at[pending]
             near = second[places] == ids[pending, 1]
             here = near & (first[places] == ids[pending, 0])
-            found[pending[here]] = places[here]
+            positions[pending[here]] = places[here]
             pending = pending[near & ~here]
             at[pending] += 1
             pending = pending[at[pending] < len(second)]
-        return found
+        return positions
 
     def shares(self) -> NDArray[np.float64]:
         """The weight of each person's rows, shape (persons,): so many times it is at most 1, exactly."""

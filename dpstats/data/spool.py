@@ -199,9 +199,9 @@ def hold(rows: ReadRows[Element], memory: Memory) -> Rows[Element]:
             break
         taken += size
     else:
-        found = MemoryRows[Element](kept)
-        weakref.finalize(found, memory.give, taken)
-        return found
+        memory_rows = MemoryRows[Element](kept)
+        weakref.finalize(memory_rows, memory.give, taken)
+        return memory_rows
     making = (time.perf_counter() - started) / (taken + size)
     memory.give(taken)
     return _kept_in_file(kept, elements, rows, memory, making)

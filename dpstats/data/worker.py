@@ -111,8 +111,8 @@ class ShardWork(NamedTuple):
 
     def elements(self, inputs: Sequence[Any]) -> Iterable[Any]:
         """The elements."""
-        found = inputs[0].elements if self.source is None else self.source(*inputs)
-        return found if self.change is None else self.change(self.shard, found)
+        elements = inputs[0].elements if self.source is None else self.source(*inputs)
+        return elements if self.change is None else self.change(self.shard, elements)
 
     def mark(self, inputs: Sequence[Any]) -> tuple[tuple[int, int], ...]:
         """The shard's number and the mark of the elements that were kept of it, if any were."""
@@ -140,7 +140,7 @@ def silence(task: Callable[..., Any]) -> Callable[..., Any]:
     def run(packed: Pickled, inputs: Sequence[Any]) -> Any:
         try:
             with quiet(), keep_heap():
-                if any(isinstance(found, FailedShard) for found in inputs):
+                if any(isinstance(part, FailedShard) for part in inputs):
                     return FailedShard()
                 return task(packed, inputs)
         except BaseException:  # SystemExit and KeyboardInterrupt of foreign code would be logged as well

@@ -103,7 +103,7 @@ def from_csv(text: str, number: Callable[[object], float]) -> dict[str, Any]:
 
 def _places(headings: list[str]) -> dict[str, int]:
     """Which column of the codebook holds what."""
-    places = {what: headings.index(found) for what, names in HEADINGS.items() for found in names if found in headings}
+    places = {what: headings.index(alias) for what, names in HEADINGS.items() for alias in names if alias in headings}
     if "name" not in places or not {"levels", "low", "high"} & set(places):
         raise DomainError("the first line of the codebook must be name,low,high,levels")
     unread = [heading for at, heading in enumerate(headings) if heading and at not in places.values()]
@@ -183,9 +183,9 @@ def from_yaml(text: str, number: Callable[[object], float]) -> dict[str, Any]:
     written = [key.value for key, _ in document.value]
     if repeated := [name for name in declared if written.count(name) > 1]:
         raise DomainError(f"the codebook declares {repeated[0]!r} twice; keep one declaration")
-    found = {str(name): _from_yaml(str(name), value, number) for name, value in declared.items()}
+    declarations = {str(name): _from_yaml(str(name), value, number) for name, value in declared.items()}
     plain = {key.value for key, value in document.value if _unquoted(value)}
-    return {name: _two_truths(value) if name in plain else value for name, value in found.items()}
+    return {name: _two_truths(value) if name in plain else value for name, value in declarations.items()}
 
 
 def _unquoted(node: Any) -> bool:

@@ -231,10 +231,10 @@ def declaration_of(name: object, value: object) -> Range | Levels:
         )
     levels = value if isinstance(value, list) else _typed_levels(name, value)
     if levels is not None:
-        if (ends := like_a_range(found := _levels(name, levels))) is not None:
-            low, high = found.values
+        if (ends := like_a_range(declaration := _levels(name, levels))) is not None:
+            low, high = declaration.values
             raise DomainError(f"declare {name!r} as {ends} for a range, as ['{low}', '{high}'] for two levels")
-        return found
+        return declaration
     # By the module of its class: a Domain is read where pandas is not installed.
     if isinstance(value, np.ndarray) or any(kind.__module__.split(".")[0] == "pandas" for kind in type(value).__mro__):
         # Such as data["sex"].unique(): levels found in the data are not public.

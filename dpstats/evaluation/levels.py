@@ -90,7 +90,7 @@ class LevelModel:
     def tables(self, measured: Sequence[ReleasedHistogram]) -> Tables:
         """Every figure asked for."""
         (block,) = measured
-        found, cuts = Tables.of(block), len(self.points)
+        tables, cuts = Tables.of(block), len(self.points)
         enough = block.enough(block.counts)
         figures: dict[str, tuple[Callable[[ReleasedHistogram], Estimate], float]] = {
             "accuracy": (self._accuracy, 1.0),
@@ -102,9 +102,9 @@ class LevelModel:
         for name, (figure, high) in figures.items():
             if name in self.metrics:
                 low = -math.inf if name == "deviance" else 0.0
-                found.metrics[PRINTED_NAMES.get(name, name)] = (figure(block) if enough else UNKNOWN, low, high)
-        found.notes += [] if enough else [FEW_ROWS_NOTE]
-        return found
+                tables.metrics[PRINTED_NAMES.get(name, name)] = (figure(block) if enough else UNKNOWN, low, high)
+        tables.notes += [] if enough else [FEW_ROWS_NOTE]
+        return tables
 
     def _form(self, block: ReleasedHistogram, function: Callable[[Array, int], Array]) -> CellwiseLinear:
         """A function of (place, level) by lines in cells."""

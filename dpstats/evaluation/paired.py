@@ -166,7 +166,7 @@ class ModelPair:
         They are NaN in rows that do not count or that either model cannot use. No row's depend on another's, to the
         last bit.
         """
-        found = np.full((table.rows, len(self.losses)), np.nan)
+        differences = np.full((table.rows, len(self.losses)), np.nan)
         for rows in slices(table.rows, BLOCK_ROWS):
             some = table.select(rows, rows.stop - rows.start)
             (one, response, usable), (other, _, known) = self.first.read(some), self.second.read(some)
@@ -174,8 +174,8 @@ class ModelPair:
             one, other, response = (pad_rows(numbers[both]) for numbers in (one, other, response))
             for at, name in enumerate(self.losses):
                 difference = self.first.losses(name, one, response) - self.second.losses(name, other, response)
-                found[rows.start + both, at] = difference[: len(both)]
-        return found
+                differences[rows.start + both, at] = difference[: len(both)]
+        return differences
 
     def tables(self, measured: Sequence[ReleasedHistogram]) -> Tables:
         """The mean difference of every loss."""
@@ -290,10 +290,10 @@ def shared_losses(first: Model, second: Model) -> tuple[str, ...]:
     return shared
 
 
-def verdict_note(found: Evaluation) -> str:
+def verdict_note(evaluation: Evaluation) -> str:
     """Which model has the smaller losses, as far as intervals tell."""
     smaller: dict[str, list[str]] = {"first": [], "second": [], "neither": []}
-    for name, row in found.metrics.iterrows():
+    for name, row in evaluation.metrics.iterrows():
         if not math.isnan(row["estimate"]):
             smaller["first" if row["high"] < 0 else "second" if row["low"] > 0 else "neither"].append(str(name))
     verdicts = [

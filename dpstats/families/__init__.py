@@ -147,15 +147,15 @@ def _refuse_pieces(family: Any) -> None:
     """Raise ArgumentError for a family whose bounds are proved for the pieces that its own verb makes of records."""
     name = family.strip().lower() if isinstance(family, str) else getattr(family, "name", None)
     kind = family if isinstance(family, type) else type(family)
-    found = next((own for own, base in _OF_PIECES.items() if own == name or issubclass(kind, base)), None)
-    if found is not None:
+    verb = next((own for own, base in _OF_PIECES.items() if own == name or issubclass(kind, base)), None)
+    if verb is not None:
         call = {
             "hazard": "dp.hazard('Surv(time, event) ~ x', data, eps)",
             "ordinal": "dp.ordinal('y ~ x', data, eps)",
-        }[found]
+        }[verb]
         where = phrase("call", shell="in Python call")
         raise ArgumentError(
-            f"family {found!r} is for pieces of records, which {found}() alone makes: {where} {call}, without a family"
+            f"family {verb!r} is for pieces of records, which {verb}() alone makes: {where} {call}, without a family"
         )
 
 

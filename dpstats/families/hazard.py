@@ -142,15 +142,15 @@ def _corners(
     own_ramp = np.arange(2 * steps) >= steps - 1
     # Sums before the event: those below the ramp are exceeded by its start in both.
     slopes_before, bends_before, _ = _ramp(start, max(4, min(steps // 4, 4 * steps // len(family.ends))))
-    found = [(slopes[1:], bends[:-1], np.zeros(steps))]
+    corners = [(slopes[1:], bends[:-1], np.zeros(steps))]
     for begin, end in pairwise(ends):
         length = end - begin
         gradient = np.maximum(counts[:-1] - length * within[:-1], length * within[1:] - counts[1:])
         parts = _outer(np.stack([gradient, length * own + own_ramp, counts[:-1]]))
         first = np.stack([slopes_before[1:], bends_before[:-1]]) * begin if begin > 0 else np.zeros((2, 1))
         sums = [np.add.outer(of, part).ravel() for of, part in zip(first, parts, strict=False)]
-        found.append((*sums, np.tile(parts[2], first.shape[1])))
-    gradient, curvature, event = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        corners.append((*sums, np.tile(parts[2], first.shape[1])))
+    gradient, curvature, event = (np.concatenate(parts) for parts in zip(*corners, strict=True))
     rounded = 1 + 1e-12
     cells = (
         np.minimum(gradient * rounded, family.lipschitz),

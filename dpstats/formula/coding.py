@@ -135,7 +135,7 @@ def term_bounds(info: DesignInfo, domain: Domain) -> tuple[dict[Term, list[Facto
 
 def _partly_binned(info: DesignInfo, domain: Domain) -> list[str]:
     """Factors of bins that do not hold all of the declared ranges; FormulaError for one whose bins hold nothing."""
-    found = []
+    factors = []
     for factor, known in info.factor_infos.items():
         if known.type != "categorical" or not may_miss(factor.node):
             continue
@@ -145,8 +145,8 @@ def _partly_binned(info: DesignInfo, domain: Domain) -> list[str]:
         if missing.all():
             message = f"{factor.code}: no value of the declared ranges is in any of the bins; move the breaks"
             raise FormulaError(locate(message, factor.at))
-        found += [factor.code] * bool(missing.any())
-    return found
+        factors += [factor.code] * bool(missing.any())
+    return factors
 
 
 def column_ranges(
@@ -165,14 +165,14 @@ def column_ranges(
 
 def subterms(info: DesignInfo, by_term: Mapping[Term, list[FactorBounds]]) -> list[tuple[slice, FactorBounds]]:
     """Columns and bounds of every subterm, in the order of the columns."""
-    found = []
+    bounds = []
     for term, parts in by_term.items():
         start = info.term_slices[term].start
         for part in parts:
             if len(part.low):  # a factor of one level has no columns beside an intercept
-                found.append((slice(start, start + len(part.low)), part))
+                bounds.append((slice(start, start + len(part.low)), part))
             start += len(part.low)
-    return found
+    return bounds
 
 
 def factor_values(
@@ -244,8 +244,8 @@ def refuse_repeated_sums(info: DesignInfo, domain: Domain, absorbed: str | None 
     numbers = {term: numeric & set(term.factors) for term in info.term_codings}
     for term, own in numbers.items():
         beside = [other for other, its in numbers.items() if its != own and its - whole == own - whole]
-        found = [factor for factor in term.factors if factor in whole]
-        if not found or not (beside or (absorbed is not None and own <= whole)):
+        bases = [factor for factor in term.factors if factor in whole]
+        if not bases or not (beside or (absorbed is not None and own <= whole)):
             continue
         rest = ":".join(factor.code for factor in term.factors if factor not in whole)
         if absorbed is not None:
@@ -257,7 +257,7 @@ def refuse_repeated_sums(info: DesignInfo, domain: Domain, absorbed: str | None 
         missing = rest and all(other.name() != rest for other in numbers)
         instead = ":".join(_without_sum(factor.code) if factor in whole else factor.code for factor in term.factors)
         message = f"{term.name()} adds up to {rest or sum_of}; write {f'{rest} + ' if missing else ''}{instead}"
-        raise FormulaError(locate(message, found[0].at))
+        raise FormulaError(locate(message, bases[0].at))
 
 
 def _sums_to_one(factor: PublicFactor, domain: Domain) -> bool:
@@ -306,7 +306,7 @@ def coded_dummies(subterms: Iterable[tuple[slice, SubtermInfo]], center: Array, 
 
     A column in model units is (x - center) / scale, both of shape (p,).
     """
-    found = []
+    dummies = []
     for place, subterm in subterms:
         if not subterm.factors or any(factor not in subterm.contrast_matrices for factor in subterm.factors):
             continue
@@ -315,8 +315,8 @@ def coded_dummies(subterms: Iterable[tuple[slice, SubtermInfo]], center: Array, 
         alone = np.all(used.sum(axis=0) == 1) and np.all(used.sum(axis=1) <= 1) and np.all(codes >= 0)
         if alone and np.sum(~used.any(axis=1)) == 1 and not center[list(columns)].any():
             sizes = codes.max(axis=0) / scale[list(columns)]
-            found.append(Dummies(0, 1 / float(scale[0]), tuple(columns), tuple(sizes.tolist())))
-    return tuple(found)
+            dummies.append(Dummies(0, 1 / float(scale[0]), tuple(columns), tuple(sizes.tolist())))
+    return tuple(dummies)
 
 
 def restricted_dummies(factors: tuple[Dummies, ...], kept: NDArray[np.intp]) -> tuple[Dummies, ...]:

@@ -59,17 +59,17 @@ class DesignSpec(ReadableDesign):
         DomainError if anything of another column would change.
         """
         domain = self.domain.with_(ranges)._among(self.domain)
-        found = _build(self.formula, domain.to_json(), self.response.kind, self.response.trials)
+        design = _build(self.formula, domain.to_json(), self.response.kind, self.response.trials)
         other = np.array([name not in ranges for name in self.names])
         facts = ("lower", "upper", "center", "scale")
-        same = all(np.array_equal(getattr(self, fact)[other], getattr(found, fact)[other]) for fact in facts)
+        same = all(np.array_equal(getattr(self, fact)[other], getattr(design, fact)[other]) for fact in facts)
         bounds = [(one.l1, one.l2, one.maxima.tolist()) for one in self.terms]
-        same &= bounds == [(one.l1, one.l2, one.maxima.tolist()) for one in found.terms]
-        same &= (self.offset_center, self.offset_bound) == (found.offset_center, found.offset_bound)
-        if not same or [one.to_dict() for one in self.joint] != [one.to_dict() for one in found.joint]:
+        same &= bounds == [(one.l1, one.l2, one.maxima.tolist()) for one in design.terms]
+        same &= (self.offset_center, self.offset_bound) == (design.offset_center, design.offset_bound)
+        if not same or [one.to_dict() for one in self.joint] != [one.to_dict() for one in design.joint]:
             raise DomainError("a narrower range would move other columns")
         working = self.response.working
-        return found if working is None else found.with_working(*working)
+        return design if working is None else design.with_working(*working)
 
     @cached_property
     def joined(self) -> tuple[JointColumns, ...]:
@@ -253,14 +253,14 @@ def _gap_columns(parsed: Formula, partial: Iterable[str]) -> frozenset[str]:
     """
     factors = [parsed.response, *(factor for term in parsed.terms for factor in term), *parsed.offsets, parsed.weights]
     nodes = {factor.code: factor.node for factor in factors if factor is not None}
-    found: set[str] = set()
+    columns: set[str] = set()
     for code in partial:
         node = nodes.get(code)
         if node is None:  # a sum of several offsets
             return frozenset(parsed.columns)
         if not is_logarithm(node):
-            found.update(columns_of(node))
-    return frozenset(found)
+            columns.update(columns_of(node))
+    return frozenset(columns)
 
 
 def _with_spread(body: TermBody, info: DesignInfo, domain: Domain, reach: Array) -> TermBody:

@@ -118,7 +118,7 @@ def number_widths(images: Sequence[Image]) -> dict[int, float]:
 
 def joint_bodies(joined: Iterable[JointColumns], widths: Mapping[int, float]) -> tuple[JointBody, ...]:
     """Ellipsoids of the optimal designs of `joined` numbers, where smaller than bodies of these half widths."""
-    found = []
+    bodies = []
     for one in joined:
         root = np.linalg.cholesky(np.array(one.covariance)).T * (math.sqrt(len(one.columns)) * (1 + MARGIN))
         # A centre that is rounding would have the intercept's noise in a column that has none of it.
@@ -126,8 +126,8 @@ def joint_bodies(joined: Iterable[JointColumns], widths: Mapping[int, float]) ->
             mean if abs(mean) > NOTHING * widths[at] else 0.0 for at, mean in zip(one.columns, one.mean, strict=True)
         )
         body = JointBody(one.columns, centre, tuple(map(tuple, root.tolist())))
-        found += [body] if body.worth_having(widths) else []
-    return tuple(found)
+        bodies += [body] if body.worth_having(widths) else []
+    return tuple(bodies)
 
 
 @lru_cache(maxsize=16)

@@ -172,7 +172,7 @@ def _parse(formula: str) -> Formula:
     auxiliary: dict[str, list[Factor]] = {"offset": [], "weights": [], "subset": []}
     for term in described.rhs_termlist:
         codes = [factor.code for factor in term.factors]
-        calls = [found for code in codes if (found := auxiliary_call(code)) is not None]
+        calls = [call for code in codes if (call := auxiliary_call(code)) is not None]
         if not calls:
             terms.append(tuple(factors[code][0] for code in codes))
         elif len(codes) == 1 and calls[0][0] in auxiliary:
@@ -225,25 +225,25 @@ def _refuse_powers(tree: ParseNode) -> None:
 def _parts(code: str, at: int) -> tuple[str, ...]:
     """The code of a factor, or that of the arguments of offset(), weights() or cbind()."""
     try:
-        found = auxiliary_call(code)
+        call = auxiliary_call(code)
     except FormulaError as error:
         raise FormulaError(locate(str(error), at)) from error
-    return (code,) if found is None else found[1]
+    return (code,) if call is None else call[1]
 
 
 def _response(formula: str, terms: Sequence[Term], factors: Mapping[str, list[Factor]]) -> tuple[Factor, Factor | None]:
     """The response of a formula, or its successes and failures."""
     codes = [[factor.code for factor in term.factors] for term in terms]
-    found = [factor for code in codes for factor in (factors[code[0]] if len(code) == 1 else [])]
+    responses = [factor for code in codes for factor in (factors[code[0]] if len(code) == 1 else [])]
     calls = [call[0] for code in codes if len(code) == 1 and (call := auxiliary_call(code[0])) is not None]
     plain = bool(codes) and all(len(code) == 1 for code in codes) and set(calls) <= {"cbind"}
-    if not plain or len(found) > 2:
+    if not plain or len(responses) > 2:
         message = (
             f"formula {formula!r} needs one response on the left of '~', as in y ~ x, or successes + failures; "
             f"sums are I(a + b){share_hint(formula.partition('~')[0])}"
         )
         raise FormulaError(locate(message, 0))
-    return found[0], found[1] if len(found) == 2 else None
+    return responses[0], responses[1] if len(responses) == 2 else None
 
 
 def expand_dot(formula: str, domain: Domain | Mapping[str, Any] | None) -> str:

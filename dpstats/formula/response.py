@@ -261,12 +261,12 @@ def bind_weights(formula: Formula, domain: Domain) -> RowValue | None:
     if isinstance(node, Column) and isinstance(declared, Range) and declared.high > 0 and not declared.drops:
         # A column's weights below its range count as they are, and negative ones not at all.
         domain = Domain({**domain, node.name: (0.0, declared.high)})
-    found = bind_value(name, node, domain)
-    if not found.high > 0:
+    weights = bind_value(name, node, domain)
+    if not weights.high > 0:
         raise DomainError(f"{name} must have a range above 0: declare (0, greatest weight) for its columns")
-    if not LEAST <= found.high <= 1 / LEAST:
+    if not LEAST <= weights.high <= 1 / LEAST:
         raise DomainError(f"{name} must have a greatest value between {LEAST:g} and {1 / LEAST:g}; rescale it")
-    return found
+    return weights
 
 
 @dataclass(frozen=True)

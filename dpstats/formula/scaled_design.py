@@ -295,7 +295,7 @@ class ScaledDesign:
     @cached_property
     def by_levels(self) -> dict[int, tuple[SubtermInfo, tuple[int, ...]]]:
         """Subterms kept as the combination of their factors' levels, with the numbers of levels, by first column."""
-        found, infos = {}, self.coding.factor_infos
+        subterms, infos = {}, self.coding.factor_infos
         moved = {int(column) for columns, _ in self.moves for column in columns}
         for columns, subterm in self.subterms:
             levels = all(infos[factor].type == "categorical" for factor in subterm.factors)
@@ -303,8 +303,8 @@ class ScaledDesign:
                 continue
             counts = tuple(len(infos[factor].categories) for factor in subterm.factors)
             if math.prod(counts) <= MOST_LEVELS and subterm.num_columns * math.prod(counts) <= MOST_VALUES:
-                found[columns.start] = subterm, counts
-        return found
+                subterms[columns.start] = subterm, counts
+        return subterms
 
     @cached_property
     def packing(self) -> RowPacking:

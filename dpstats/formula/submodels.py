@@ -38,8 +38,8 @@ def combinations(whole: DesignSpec, part: DesignSpec) -> tuple[Array, Array]:
     known, wanted = _stacked(whole, rows), _stacked(part, rows)
     complete = np.isfinite(known).all(axis=1) & np.isfinite(wanted).all(axis=1)
     known, wanted = known[complete], wanted[complete]
-    found: Array = np.asarray(np.linalg.lstsq(known, wanted, rcond=1e-10)[0], dtype=np.float64)
-    missed = np.sqrt(np.mean((known @ found - wanted) ** 2, axis=0) / np.mean(wanted**2, axis=0))
+    transform: Array = np.asarray(np.linalg.lstsq(known, wanted, rcond=1e-10)[0], dtype=np.float64)
+    missed = np.sqrt(np.mean((known @ transform - wanted) ** 2, axis=0) / np.mean(wanted**2, axis=0))
     names = [*part.names, part.response_name]
     # A comparison with NaN, where no row is complete, is a miss too.
     strangers = [name for name, share in zip(names, missed, strict=True) if not share <= EXACT]
@@ -53,8 +53,8 @@ def combinations(whole: DesignSpec, part: DesignSpec) -> tuple[Array, Array]:
             f"the columns of {part.formula!r} are linearly dependent, so the statistics do not determine "
             "coefficients; leave out one column, or the intercept with '0 +'"
         )
-    found[np.abs(found) <= EXACT * np.abs(found).max(axis=0)] = 0.0
-    return found[:, :-1], found[:, -1]
+    transform[np.abs(transform) <= EXACT * np.abs(transform).max(axis=0)] = 0.0
+    return transform[:, :-1], transform[:, -1]
 
 
 def uniform_rows(domain: Domain, count: int) -> dict[str, Any]:

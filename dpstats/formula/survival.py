@@ -146,7 +146,7 @@ def survival_response(formula: str) -> SurvivalFormula:
         parse(f"{event} ~ 1"),
         *(parse(f"{one} ~ 1") for one in entry),
     )
-    if any(found.failures is not None for found in (times, events, *entered)):
+    if any(component.failures is not None for component in (times, events, *entered)):
         raise FormulaError(f"Surv() takes a time and an event, or an entry, a time and an event; {USAGE}")
     if times.weights is not None or times.offsets:
         raise FormulaError("weights and offsets are not offered with Surv(): a person counts once")

@@ -61,10 +61,10 @@ def as_python(formula: str) -> str:
     """The formula with R's ``as.factor(`` and ``as.numeric(`` as Python can read them; every place stays."""
     pattern = rf"({QUOTED})|\bas\.(factor|numeric)(\s*)\("
 
-    def name(found: re.Match[str]) -> str:
-        if found[1]:
-            return found[1]
-        return "factor   " + found[3] + "(" if found[2] == "factor" else f"as_numeric{found[3]}("
+    def name(match: re.Match[str]) -> str:
+        if match[1]:
+            return match[1]
+        return "factor   " + match[3] + "(" if match[2] == "factor" else f"as_numeric{match[3]}("
 
     return re.sub(pattern, name, formula)
 
@@ -74,12 +74,12 @@ def refuse_symbols(formula: str) -> None:
 
     Within a call they are Python's: ``I((x > 1) | (z > 1))``.
     """
-    if "~" not in formula and (found := re.search(r"(?<![=<>!])=(?!=)", _outside(formula))):
-        raise FormulaError(locate("'=' is refused: write y ~ x, with ~ between response and terms", found.start()))
+    if "~" not in formula and (match := re.search(r"(?<![=<>!])=(?!=)", _outside(formula))):
+        raise FormulaError(locate("'=' is refused: write y ~ x, with ~ between response and terms", match.start()))
     bare = _outside(formula)
     for pattern, symbol, fix in SYMBOLS:
-        if found := re.search(pattern, bare):
-            raise FormulaError(locate(f"{symbol!r} is refused: {fix}", found.start()))
+        if match := re.search(pattern, bare):
+            raise FormulaError(locate(f"{symbol!r} is refused: {fix}", match.start()))
 
 
 def absorbed_factor(formula: str) -> tuple[str, str | None]:
@@ -88,7 +88,7 @@ def absorbed_factor(formula: str) -> tuple[str, str | None]:
     FormulaError unless it is one column: two factors have no bound (docs/proofs/absorbed, 6).
     """
     bare = _outside(formula) if isinstance(formula, str) else ""
-    bars = [found.start() for found in re.finditer(r"\|", bare)]
+    bars = [match.start() for match in re.finditer(r"\|", bare)]
     if not bars or "~" not in bare[: bars[0]]:
         return formula, None
     text = formula[bars[0] + 1 :].strip()
@@ -122,8 +122,8 @@ def share_hint(name: str) -> str:
     """What to write for a share of counts, which others pass with the counts as weights."""
     name = name.strip()
     code = name[2:-1] if name.startswith("I(") and name.endswith(")") else name
-    above, found, below = (part.strip() for part in code.partition("/"))
-    if not found:
+    above, slash, below = (part.strip() for part in code.partition("/"))
+    if not slash:
         return ""
     return f"; for a share of counts write cbind({above}, {below} - {above}) ~ ..., without weights"
 
@@ -131,12 +131,12 @@ def share_hint(name: str) -> str:
 def dots(formula: str) -> Iterator[int]:
     """Where a formula has ``.`` for all columns."""
     pattern = r"(?<![\w.)\]])\.(?![\w.])"
-    return (found.start() for found in re.finditer(pattern, _outside(formula)))
+    return (match.start() for match in re.finditer(pattern, _outside(formula)))
 
 
 def _outside(formula: str) -> str:
     """The formula with quoted text and the arguments of calls blanked, every place kept."""
-    text = re.sub(QUOTED, lambda found: "_" * len(found[0]), formula)
+    text = re.sub(QUOTED, lambda match: "_" * len(match[0]), formula)
     kept, stack = [], []
     for place, letter in enumerate(text):
         if letter == "(":

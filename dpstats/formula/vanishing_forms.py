@@ -231,7 +231,7 @@ def joined_columns(spec: ReadableDesign, among: Collection[int] | None = None) -
 
     Of those that are all `among` some columns, or of all.
     """
-    found: list[JointColumns] = []
+    designs: list[JointColumns] = []
     known: dict[tuple[tuple[int, ...], bytes], JointColumns | None] = {}
     for columns, points in _points(spec, among, fine=False) if spec.has_intercept else ():
         if len(points) * (len(columns) + 1) ** 2 <= MOST_WORK:
@@ -240,8 +240,8 @@ def joined_columns(spec: ReadableDesign, among: Collection[int] | None = None) -
             if key not in known:
                 known[key] = optimal_design(columns, own)
             if (one := known[key]) is not None:
-                found.append(one._replace(columns=columns))
-    return tuple(found)
+                designs.append(one._replace(columns=columns))
+    return tuple(designs)
 
 
 def joint_values(spec: ReadableDesign) -> tuple[JointValues, ...]:
@@ -259,14 +259,14 @@ def stretched_bodies(spec: ReadableDesign, bodies: Sequence[JointBody], widths: 
     Polynomials hardly move between the points of the first grid.
     """
     curved = _curved(spec)
-    found = [one for one in bodies if not curved & _read_by(spec, one.columns)]
-    left = {one.columns: one for one in bodies if one not in found}
+    ellipsoids = [one for one in bodies if not curved & _read_by(spec, one.columns)]
+    left = {one.columns: one for one in bodies if one not in ellipsoids}
     among = {column for columns in left for column in columns}
     for columns, points in _points(spec, among, fine=True) if left else ():
         if (one := left.get(columns)) is not None:
             one = one.stretched(float(np.max(one.gauges(points[:, columns]), initial=0.0)))
-            found += [one] if one.worth_having(widths) else []
-    return sorted(found, key=lambda one: one.columns)
+            ellipsoids += [one] if one.worth_having(widths) else []
+    return sorted(ellipsoids, key=lambda one: one.columns)
 
 
 def _curved(spec: ReadableDesign) -> set[str]:
@@ -278,11 +278,11 @@ def _curved(spec: ReadableDesign) -> set[str]:
 
 def _read_by(spec: ReadableDesign, columns: Sequence[int]) -> set[str]:
     """The variables of the terms of some columns."""
-    info, found = spec.coding, set()
+    info, variables = spec.coding, set()
     for term, where in info.term_slices.items():
         if any(where.start <= column < where.stop for column in columns):
-            found |= {name for factor in term.factors for name in columns_of(factor.node)}
-    return found
+            variables |= {name for factor in term.factors for name in columns_of(factor.node)}
+    return variables
 
 
 def _groups(spec: ReadableDesign) -> list[tuple[tuple[int, ...], tuple[str, ...]]]:

@@ -70,7 +70,7 @@ class MeanFunction:
 
 
 def average_along_path(
-    found: Identified,
+    identification: Identified,
     coef: Float,
     score: Float,
     response: MeanFunction,
@@ -82,16 +82,16 @@ def average_along_path(
     """What is identified, with the information averaged on the way to the debiased coefficients.
 
     `coef` (p,) is as released, the predictors x'coef; `score` (p,) is M theta, the slope of the quadratic term there.
-    `constant` is the column of one value in every row, and that value: `found` itself is returned where there is none
+    `constant` is the column of one value in every row, and that value; `identification` is returned where there is none
     or it is not identified, as the rows' mean is not known then. No entry of a row is made up beyond `reach`, shape
     (p,): of capped weights the largest matter most. Columns that move `together` have values that they can have.
     """
-    made = similar_rows(found, constant, factors, reach, together)
+    made = similar_rows(identification, constant, factors, reach, together)
     if made is None:
-        return found
-    start, slope = coef[found.active], score[found.active]
+        return identification
+    start, slope = coef[identification.active], score[identification.active]
     change = path_average(made.rows, made.mass, made.information, start, slope, response)
-    return perturb_information(found, made.information, change)
+    return perturb_information(identification, made.information, change)
 
 
 class SimilarRows(NamedTuple):
@@ -103,25 +103,25 @@ class SimilarRows(NamedTuple):
 
 
 def similar_rows(
-    found: Identified,
+    identification: Identified,
     constant: tuple[int, float] | None,
     factors: Sequence[Dummies],
     reach: Float | None = None,
     together: Sequence[JointValues] = (),
 ) -> SimilarRows | None:
     """Rows like those that the released information is of; None where their mean is not known, as for `constant`."""
-    if constant is None or not found.active[constant[0]]:
+    if constant is None or not identification.active[constant[0]]:
         return None
-    place = np.cumsum(found.active) - 1
-    dummies = [_among(factor, found.active, place) for factor in factors]
-    places = {int(column): int(place[column]) for column in np.flatnonzero(found.active)}
+    place = np.cumsum(identification.active) - 1
+    dummies = [_among(factor, identification.active, place) for factor in factors]
+    places = {int(column): int(place[column]) for column in np.flatnonzero(identification.active)}
     values = [one for each in together if (one := each.among(places)) is not None]
-    information = _inverse(found.inverse)
+    information = _inverse(identification.inverse)
     rows, mass = moment_matched_rows(
         information, places[constant[0]], constant[1], [factor for factor in dummies if factor.columns], values
     )
     if reach is not None:
-        rows = np.clip(rows, -reach[found.active], reach[found.active])
+        rows = np.clip(rows, -reach[identification.active], reach[identification.active])
     return SimilarRows(rows, mass, information)
 
 
@@ -157,14 +157,14 @@ def _relative_weights(response: MeanFunction, eta: Float, step: Float) -> Float:
     return np.clip(np.where(np.abs(step) > NEAR, ratio, 1.0), 1 / GREATEST, GREATEST)
 
 
-def perturb_information(found: Identified, information: Float, change: Float) -> Identified:
-    """`found` for the information B H B' with B = L K^1/2 L^-1, H = L L': a relative error of H is one of that."""
+def perturb_information(identification: Identified, information: Float, change: Float) -> Identified:
+    """What the information B H B' identifies, B = L K^1/2 L^-1, H = L L': a relative error of H is one of that."""
     root = np.linalg.cholesky(information)
     values, vectors = np.linalg.eigh(change)
     half = vectors * np.sqrt(np.maximum(values, 1 / GREATEST)) @ vectors.T
     transform = linalg.solve_triangular(root, (root @ half).T, trans=1, lower=True)
     inverse = _inverse(transform.T @ information @ transform)
-    return replace(found, inverse=inverse, law=MappedMatrix(found.law, transform))
+    return replace(identification, inverse=inverse, law=MappedMatrix(identification.law, transform))
 
 
 def moment_matched_rows(

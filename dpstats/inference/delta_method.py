@@ -69,21 +69,21 @@ class SamplingVariance:
     pull: Float  # phi, or what stands for it: the variance over c'Gc
 
 
-def sampling_variances(spread: Spread, found: Identified, contrasts: Float) -> SamplingVariance:
+def sampling_variances(spread: Spread, identification: Identified, contrasts: Float) -> SamplingVariance:
     """The sampling variances of c'theta for rows c among the active coefficients, shape (k, active)."""
-    plain = np.sum(contrasts @ found.inverse * contrasts, axis=1)
+    plain = np.sum(contrasts @ identification.inverse * contrasts, axis=1)
     if isinstance(spread, ModelSpread):
         return SamplingVariance(spread.value * plain, spread.deviation * plain, np.full(len(contrasts), spread.value))
-    directions = np.eye(len(found.active)) if spread.directions is None else spread.directions
-    if directions.shape[1] != len(found.active):
+    directions = np.eye(len(identification.active)) if spread.directions is None else spread.directions
+    if directions.shape[1] != len(identification.active):
         raise ArgumentError("directions of the spread must have one column for each coefficient")
-    inside = ~np.any(directions[:, ~found.active] != 0, axis=1)
+    inside = ~np.any(directions[:, ~identification.active] != 0, axis=1)
     noise = np.asarray(spread.deviations, dtype=np.float64)[inside]
     # A variance below its own noise says no more than that it is small.
     known = np.maximum(np.asarray(spread.variances, dtype=np.float64)[inside], noise)
     if not np.all(np.isfinite(known) & (known > 0)):
         raise ArgumentError("variances of identified directions must be finite, and positive where they have no noise")
-    weights, spanned, released = _loadings(contrasts, directions[inside][:, found.active])
+    weights, spanned, released = _loadings(contrasts, directions[inside][:, identification.active])
     roots = np.sqrt(known)
     # sd(sum w_i z_i) <= sum |w_i| sd(z_i), with equality for a direction that was released.
     total = np.abs(weights) @ roots

@@ -221,13 +221,13 @@ class Estimates:
 
     def _information_noise(self, parts: VarianceParts) -> Float:
         """beta: what intervals pay for the noise of the information in A, shape (k,)."""
-        found = self.identified
+        identification = self.identified
         if not self.debiasing_moves:
-            moved = found.law.bilinear(parts.directions, known_tilt(parts, self.is_model))
+            moved = identification.law.bilinear(parts.directions, known_tilt(parts, self.is_model))
             with np.errstate(invalid="ignore"):
                 return np.asarray(moved / parts.total**2)
-        shift = self.correction[found.active]
-        return SecondOrder(parts, found, shift, self._images, self._noise[1], self.is_model).information_noise
+        shift = self.correction[identification.active]
+        return SecondOrder(parts, identification, shift, self._images, self._noise[1], self.is_model).information_noise
 
     @cached_property
     def _images(self) -> Float:
@@ -241,8 +241,8 @@ class Estimates:
         X + Y + 2 Z of docs/proofs/inference, 5: with B_i = S(d e_i') and K_i = E[(e_i'E d) E] Y has the entries
         tr(G B_i G B_j), and Z tr(G K_i G B_j).
         """
-        found, shift = self.identified, self.correction[self.identified.active]
-        size, inverse, law = len(shift), self.identified.inverse, found.law
+        identification, shift = self.identified, self.correction[self.identified.active]
+        size, inverse, law = len(shift), self.identified.inverse, identification.law
         # Axes 0 and 2 change places: entry (a, i) of S(e_b d') is entry (a, b) of K_i.
         by_score = inverse @ self._images.transpose(2, 1, 0)
         by_shift = inverse @ self._images.transpose(0, 2, 1)
@@ -288,17 +288,21 @@ class Estimates:
 
         More than the debiasing counts, where the information may be two deviations lower (docs/proofs/inference, 5).
         """
-        found = self.identified
+        identification = self.identified
         if not self.debiasing_moves:
-            return np.zeros(len(found.inverse))
-        active = found.active
-        own, ratios = 1 / np.diag(found.inverse), found.ratios[active]
+            return np.zeros(len(identification.inverse))
+        active = identification.active
+        own, ratios = 1 / np.diag(identification.inverse), identification.ratios[active]
         curvature = np.diag(self.curvature)[active]
         shrunk = curvature > 0
         distance = (self.coef - self.centre)[active]
         effects = np.where(shrunk, self.correction[active], distance) ** 2
         left = np.maximum(1 - (UNLUCKY + 1 / ratios) / ratios, 0.0)
-        typical = REACH * np.broadcast_to(self.typical_size, (self.size,))[active] * np.sqrt(found.inflations[active])
+        typical = (
+            REACH
+            * np.broadcast_to(self.typical_size, (self.size,))[active]
+            * np.sqrt(identification.inflations[active])
+        )
         typical = np.where(shrunk, typical * curvature / (left * own + np.where(shrunk, curvature, 1.0)), typical)
         scores = np.diag(self.linear.covariance)[active]
         with np.errstate(divide="ignore"):
@@ -321,28 +325,30 @@ class Estimates:
     @cached_property
     def covariances(self) -> tuple[Float, Float]:
         """N = G Sigma G and G S(d d') G among the active coefficients."""
-        found, shift = self.identified, self.correction[self.identified.active]
-        inner = found.law.square(np.outer(shift, shift))
-        return found.inverse @ self._noise[1] @ found.inverse, found.inverse @ inner @ found.inverse
+        identification, shift = self.identified, self.correction[self.identified.active]
+        inner = identification.law.square(np.outer(shift, shift))
+        return identification.inverse @ self._noise[
+            1
+        ] @ identification.inverse, identification.inverse @ inner @ identification.inverse
 
     def parts(self, rows: Float) -> VarianceParts:
         """The parts of A for rows c, shape (k, p)."""
-        found = self.identified
-        inner = rows[:, found.active]
-        directions = inner @ found.inverse
+        identification = self.identified
+        inner = rows[:, identification.active]
+        directions = inner @ identification.inverse
         noise, debiasing = self.covariances
         tilted = inner @ noise
         first = np.sum(tilted * inner, axis=1)
-        second = np.sum(directions @ found.law.square(noise) * directions, axis=1)
+        second = np.sum(directions @ identification.law.square(noise) * directions, axis=1)
         alone = np.sum(directions @ self._noise[0] * directions, axis=1)
         safe = np.where(first > 0, first, 1.0)
         plain = np.sum(inner @ debiasing * inner, axis=1)
         left = self._debiasing_left(directions, plain)
         return VarianceParts(
-            inside=~np.any(rows[:, ~found.active] != 0, axis=1) & np.any(inner != 0, axis=1),
+            inside=~np.any(rows[:, ~identification.active] != 0, axis=1) & np.any(inner != 0, axis=1),
             directions=directions,
             noise_directions=tilted,
-            sampling=sampling_variances(self.spread, found, inner),
+            sampling=sampling_variances(self.spread, identification, inner),
             noise=first / (1 + second / safe),
             debiasing=left * plain,
             debiasing_left=left,

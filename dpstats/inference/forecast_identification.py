@@ -111,10 +111,10 @@ def _identified(information: Float, law: ProjectedNoise, solve: Solve) -> Identi
         part = information[np.ix_(kept, kept)]
         inverse, solved = solve(part, inner, start)
         deviations = np.sqrt(inner.bilinear(inverse, inverse))
-        found = np.divide(np.diag(inverse), deviations, out=np.zeros(len(kept)), where=deviations > 0)
-        ratios[kept], inflations[kept] = found, np.maximum(np.diag(part) * np.diag(inverse), 1.0)
-        worst = int(np.argmin(found))
-        if solved and found[worst] >= LEAST_RATIO:
+        t_ratios = np.divide(np.diag(inverse), deviations, out=np.zeros(len(kept)), where=deviations > 0)
+        ratios[kept], inflations[kept] = t_ratios, np.maximum(np.diag(part) * np.diag(inverse), 1.0)
+        worst = int(np.argmin(t_ratios))
+        if solved and t_ratios[worst] >= LEAST_RATIO:
             break
         rest = np.delete(np.arange(len(kept)), worst)
         # The inverse among the rest: a rank-one change.
@@ -158,9 +158,9 @@ def _solved_alike(information: Float, half: Float, variance: float) -> Float:
     # The sum falls ever more slowly as the trace grows: Newton's steps from below stay below.
     trace = 0.0
     for _ in range(STEPS):
-        found = entries(trace)
-        slope = -variance * float(np.sum(found / np.sqrt((values + variance * trace) ** 2 + 4 * variance))) - 1
-        step = (trace - float(np.sum(found))) / slope
+        diagonal = entries(trace)
+        slope = -variance * float(np.sum(diagonal / np.sqrt((values + variance * trace) ** 2 + 4 * variance))) - 1
+        step = (trace - float(np.sum(diagonal))) / slope
         trace += step
         if step <= ROUNDED * trace:
             break

@@ -187,15 +187,15 @@ def identify(information: Float, law: MatrixLaw, least: float = LEAST_RATIO) -> 
         inner = law.restrict(kept)
         inverse, solved = stabilised_solve(information[np.ix_(kept, kept)], inner, start)
         with np.errstate(divide="ignore"):
-            found = np.diag(inverse) / np.sqrt(inner.bilinear(inverse, inverse))
-        ratios[kept] = found
+            t_ratios = np.diag(inverse) / np.sqrt(inner.bilinear(inverse, inverse))
+        ratios[kept] = t_ratios
         inflations[kept] = np.maximum(np.diag(information)[kept] * np.diag(inverse), 1.0)
-        worst = int(np.argmin(found))
+        worst = int(np.argmin(t_ratios))
         # Without a solution the information is that of no positive definite matrix: some coefficient has to go.
-        if solved and found[worst] >= least:
+        if solved and t_ratios[worst] >= least:
             break
         kept = np.delete(kept, worst)
-        rest = np.delete(np.arange(len(found)), worst)
+        rest = np.delete(np.arange(len(t_ratios)), worst)
         # (X_KK)^-1 for X = G^-1 and K all but one column: a rank-one change of G.
         start = (inverse - np.outer(inverse[worst], inverse[worst]) / inverse[worst, worst])[np.ix_(rest, rest)]
     else:

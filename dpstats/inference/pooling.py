@@ -46,8 +46,8 @@ def pooled_solution(informations: Float, moments: Float, law: SpanNoise) -> Floa
     """Coefficients of the sum over all groups, shape (p,); None unless the sum identifies every one of them."""
     total = self_adjoint(informations.sum(axis=0))
     removed = None if law.removed is None else law.removed * len(informations)
-    found = identify(total, SpanNoise(law.metric, law.variance * len(informations), removed))
-    return found.inverse @ moments.sum(axis=0) if found.active.all() else None
+    identification = identify(total, SpanNoise(law.metric, law.variance * len(informations), removed))
+    return identification.inverse @ moments.sum(axis=0) if identification.active.all() else None
 
 
 class Steady(NamedTuple):
@@ -89,8 +89,8 @@ def steady_informations(informations: Float, law: SpanNoise, total: Float) -> St
     trusted = max(0.0, 1 - expected / max(float(lengths.mean()), 1e-300))
     steady = shares[:, None, None] * np.eye(size) + trusted * deviations
     values, vectors = np.linalg.eigh(steady)
-    found = _sandwich(root, (vectors * np.maximum(values, 0.0)[:, None, :]) @ np.swapaxes(vectors, 1, 2))
-    return Steady(found, _sandwich(root, np.eye(size)), differing * share_variance, trusted, law)
+    estimates = _sandwich(root, (vectors * np.maximum(values, 0.0)[:, None, :]) @ np.swapaxes(vectors, 1, 2))
+    return Steady(estimates, _sandwich(root, np.eye(size)), differing * share_variance, trusted, law)
 
 
 @dataclass(frozen=True, eq=False)

@@ -83,12 +83,12 @@ def curves(counts: NoisyCounts, alpha: float) -> Curves:
     rate = np.cumsum(smooth * pull, axis=1) / np.cumsum(-np.log1p(-smooth), axis=1)
     middle = hazard + z**2 * rate / 2
     reach = z * np.sqrt(noise + rate * np.maximum(hazard, 0.0) + (z * rate) ** 2 / 4)
-    found = [
+    fields = [
         *(np.maximum(_increasing(part, clear), 0.0) for part in (hazard, middle - reach, middle + reach)),
         np.sqrt(noise + rate * np.maximum(hazard, 0.0)),
         np.sqrt(noise),
     ]
-    return Curves(*(np.where(clear, part, np.nan) for part in found))
+    return Curves(*(np.where(clear, part, np.nan) for part in fields))
 
 
 def _noise(share: Array, pull: Array, variance: float) -> Array:
@@ -104,7 +104,7 @@ def _noise(share: Array, pull: Array, variance: float) -> Array:
 
 def _increasing(values: Array, clear: NDArray[np.bool_]) -> Array:
     """The nearest increasing sequences, in least squares over the `clear` part of each row, shape (G, K)."""
-    found = np.zeros_like(values)
+    sequences = np.zeros_like(values)
     for row, (own, shown) in enumerate(zip(values, clear, strict=True)):
         # Neighbours that fall are pooled: the sum and the size of each pool.
         pools: list[tuple[float, int]] = []
@@ -114,8 +114,8 @@ def _increasing(values: Array, clear: NDArray[np.bool_]) -> Array:
                 before = pools.pop()
                 pool = (before[0] + pool[0], before[1] + pool[1])
             pools.append(pool)
-        found[row, shown] = np.repeat([total / size for total, size in pools], [size for _, size in pools])
-    return found
+        sequences[row, shown] = np.repeat([total / size for total, size in pools], [size for _, size in pools])
+    return sequences
 
 
 class LogRank(NamedTuple):

@@ -59,40 +59,40 @@ def wald_test(estimates: Estimates, rows: Float, null: Float | float = 0.0) -> J
             return _single(estimates.contrasts(rows[kept]), values[kept], len(rows) - 1, int(kept[0]))
         if not estimates.is_model:
             return _bonferroni(estimates, rows, values)
-        found, law = estimates.contrasts(rows[kept]), standardised_law(estimates, rows[kept])
+        contrasts, law = estimates.contrasts(rows[kept]), standardised_law(estimates, rows[kept])
         metric = _root_of_inverse(law.correlation)
         rank = metric.shape[1]
         draws = None if estimates.draws is None else np.sum((law.simulate(estimates.draws) @ metric) ** 2, axis=1)
         point = float(special.chdtri(rank, LEVEL) if draws is None else np.quantile(draws, 1 - LEVEL))
-        inflated = found.inflated(point)
+        inflated = contrasts.inflated(point)
         if not np.all(np.isfinite(inflated)):
             kept = kept[np.isfinite(inflated)]
             continue
-        distance = (found.estimates - values[kept]) / np.sqrt(inflated) @ metric
+        distance = (contrasts.estimates - values[kept]) / np.sqrt(inflated) @ metric
         statistic = float(distance @ distance)
         above = special.chdtrc(rank, statistic) if draws is None else simulated_tail(np.sqrt(draws), statistic**0.5)
         return JointTest(statistic, rank, float(above), len(rows) - len(kept), tested=tuple(kept.tolist()))
     return JointTest(0.0, 0, 1.0, len(rows))
 
 
-def _single(found: Contrasts, null: Float, untested: int, place: int) -> JointTest:
+def _single(contrasts: Contrasts, null: Float, untested: int, place: int) -> JointTest:
     """The test of one combination; of none where its interval is unbounded."""
-    if not np.isfinite(found.se[0]):
+    if not np.isfinite(contrasts.se[0]):
         return JointTest(0.0, 0, 1.0, untested + 1)
-    statistic = float((found.estimates[0] - null[0]) / found.se[0]) ** 2
-    return JointTest(statistic, 1, float(found.pvalues(null)[0]), untested, tested=(place,))
+    statistic = float((contrasts.estimates[0] - null[0]) / contrasts.se[0]) ** 2
+    return JointTest(statistic, 1, float(contrasts.pvalues(null)[0]), untested, tested=(place,))
 
 
 def _bonferroni(estimates: Estimates, rows: Float, values: Float) -> JointTest:
     """The joint test of the combinations with a bounded interval by their own p-values, whatever the correlations."""
-    found = estimates.contrasts(rows)
-    bounded = np.isfinite(found.se)
+    contrasts = estimates.contrasts(rows)
+    bounded = np.isfinite(contrasts.se)
     count = int(bounded.sum())
     if not count:
         return JointTest(0.0, 0, 1.0, len(rows))
-    pvalues = np.where(bounded, found.pvalues(values), np.inf)
+    pvalues = np.where(bounded, contrasts.pvalues(values), np.inf)
     least = int(np.argmin(pvalues))
-    statistic = float((found.estimates[least] - values[least]) / found.se[least]) ** 2
+    statistic = float((contrasts.estimates[least] - values[least]) / contrasts.se[least]) ** 2
     rank = int(np.linalg.matrix_rank(in_units(rows[bounded])[0]))
     tested = tuple(np.flatnonzero(bounded).tolist())
     return JointTest(statistic, rank, min(1.0, count * float(pvalues[least])), len(rows) - count, count > 1, tested)
@@ -133,10 +133,10 @@ class Standardised:
 
 def standardised_law(estimates: Estimates, rows: Float) -> Standardised:
     """The joint law for identified combinations `rows`, shape (k, p)."""
-    found, parts = estimates.identified, estimates.parts(rows)
-    inner, shift = rows[:, found.active], estimates.correction[found.active]
-    sampling = _with_diagonal(inner @ found.inverse @ inner.T, parts.sampling.variance)
-    debiasing = parts.directions @ found.law.square(np.outer(shift, shift)) @ parts.directions.T
+    identification, parts = estimates.identified, estimates.parts(rows)
+    inner, shift = rows[:, identification.active], estimates.correction[identification.active]
+    sampling = _with_diagonal(inner @ identification.inverse @ inner.T, parts.sampling.variance)
+    debiasing = parts.directions @ identification.law.square(np.outer(shift, shift)) @ parts.directions.T
     noise = _with_diagonal(parts.noise_directions @ inner.T, parts.noise)
     attenuation = parts.directions * estimates.weak_scores @ parts.directions.T
     attenuation += np.outer(estimates.path_errors(rows), estimates.path_errors(rows))
@@ -209,8 +209,10 @@ class Inference:
     @cached_property
     def contrasts(self) -> Contrasts:
         """The rows of A as combinations of the coefficients in model units, those withheld as if not identified."""
-        found = self.estimates.contrasts(self.map)
-        return found if self.withheld is None else replace(found, identified=found.identified & ~self.withheld)
+        contrasts = self.estimates.contrasts(self.map)
+        return (
+            contrasts if self.withheld is None else replace(contrasts, identified=contrasts.identified & ~self.withheld)
+        )
 
     @cached_property
     def coef(self) -> Float:
@@ -263,12 +265,12 @@ class Inference:
     def t_test(self, rows: Float, null: Float | float = 0.0, alpha: float = 0.05) -> CombinationTests:
         """Test each combination r'coef = null for rows r, shape (k, q)."""
         inner, moved = self._model_rows(rows)
-        found = self.estimates.contrasts(inner)
+        contrasts = self.estimates.contrasts(inner)
         null = np.broadcast_to(np.asarray(null, dtype=np.float64), (len(inner),))
-        effect = found.estimates + moved
-        statistics = where_bounded(found.se, (effect - null) / found.se)
-        pvalues = where_bounded(found.se, found.pvalues(null - moved))
-        return CombinationTests(effect, found.se, statistics, pvalues, found.conf_int(alpha) + moved[:, None])
+        effect = contrasts.estimates + moved
+        statistics = where_bounded(contrasts.se, (effect - null) / contrasts.se)
+        pvalues = where_bounded(contrasts.se, contrasts.pvalues(null - moved))
+        return CombinationTests(effect, contrasts.se, statistics, pvalues, contrasts.conf_int(alpha) + moved[:, None])
 
     def wald_test(self, rows: Float, null: Float | float = 0.0) -> JointTest:
         """Test all combinations r'coef = null for rows r, shape (k, q), at once."""
@@ -313,8 +315,8 @@ def mean_response(
     moved = np.broadcast_to(np.asarray(offset, dtype=np.float64), (len(rows),))
     if not np.all(np.isfinite(moved)):
         raise ArgumentError("offset must be finite")
-    found = (estimates.contrasts(rows[at : at + AT_ONCE]) for at in range(0, max(len(rows), 1), AT_ONCE))
-    parts = [(some.estimates, some.se, some.conf_int(alpha)) for some in found]
+    contrasts = (estimates.contrasts(rows[at : at + AT_ONCE]) for at in range(0, max(len(rows), 1), AT_ONCE))
+    parts = [(some.estimates, some.se, some.conf_int(alpha)) for some in contrasts]
     effect, error, interval = (np.concatenate(part) for part in zip(*parts, strict=True))
     linear, ends = effect + moved, interval + moved[:, None]
     with np.errstate(over="ignore"):

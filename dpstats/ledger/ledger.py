@@ -313,8 +313,8 @@ def with_domain(
 ) -> tuple[LedgerLike, Domain | Mapping[str, Any] | None]:
     """The ledger that is meant, and the Domain: that of the data set, where none is given and the ledger keeps one."""
     if domain is None and ledger is not None:
-        found = as_ledger(ledger)
-        return found, None if found is None else found.domain
+        books = as_ledger(ledger)
+        return books, None if books is None else books.domain
     return ledger, domain
 
 

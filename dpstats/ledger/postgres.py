@@ -257,14 +257,14 @@ class PostgresStore(Store):
 
         LedgerError if there is one that is no ledger's.
         """
-        found = session.execute(
+        row = session.execute(
             "SELECT obj_description(pg_class.oid, 'pg_class') FROM pg_class JOIN pg_namespace"
             " ON pg_namespace.oid = relnamespace WHERE nspname = ? AND relname = 'ledger'",
             (self.schema,),
         ).fetchone()
-        if found is not None and not str(found[0]).startswith("dpstats ledger"):
+        if row is not None and not str(row[0]).startswith("dpstats ledger"):
             raise LedgerError(f"ledger {self.path}: {_TAKEN}")
-        return None if found is None else str(found[0])
+        return None if row is None else str(row[0])
 
     def _check_pages(self, connection: Connection) -> None:
         """PostgreSQL checks its own pages."""

@@ -228,10 +228,10 @@ class Spender(Reader):
         if key is None:
             return []
         with self._store.transaction(write=False) as connection:
-            found = connection.execute(
+            entries = connection.execute(
                 "SELECT id FROM entry WHERE key = ? AND state <> 'refunded' ORDER BY id", (key.text,)
             )
-            return [row[0] for row in found]
+            return [row[0] for row in entries]
 
     def _paid_before(
         self, connection: Connection, taken: Guarantee, price: Amount, analyst: str | None, besides: Set[int]
@@ -240,12 +240,12 @@ class Spender(Reader):
         key = self._signature.key
         if key is None:
             return None
-        found = connection.execute(
+        entries = connection.execute(
             "SELECT id FROM entry WHERE key = ? AND account = ? AND analyst IS ? AND eps = ? AND delta = ?"
             " AND cost_eps = ? AND cost_delta = ? AND cost_rho = ? AND state <> 'refunded' ORDER BY id",
             (key.text, self._account, analyst, taken.eps, taken.delta, *price),
         )
-        return next((row[0] for row in found if row[0] not in besides), None)
+        return next((row[0] for row in entries if row[0] not in besides), None)
 
     def charge(
         self,

@@ -122,9 +122,9 @@ def is_mount_point(path: Path) -> bool:
     return os.fsencode(path) in points
 
 
-def _letter(found: re.Match[bytes]) -> bytes:
+def _letter(match: re.Match[bytes]) -> bytes:
     """A blank, tab, end of line or backslash, which mountinfo writes in octal."""
-    return bytes([int(found[1], 8)])
+    return bytes([int(match[1], 8)])
 
 
 _DAMAGED = (
@@ -165,8 +165,8 @@ class SQLiteStore(Store):
 
     def has_table(self, connection: Connection, name: str) -> bool:
         """Whether the file has a table of that name."""
-        found = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,))
-        return found.fetchone() is not None
+        cursor = connection.execute("SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = ?", (name,))
+        return cursor.fetchone() is not None
 
     def _begin(self, *, write: bool) -> Connection:
         """Connect if need be and start a transaction, waiting for others up to the timeout; nothing is written yet.

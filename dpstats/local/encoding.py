@@ -85,7 +85,7 @@ class Program:
 
     def faults(self, record: Mapping[str, Any]) -> dict[str, str]:
         """What is wrong with the cells of a record by field, in words that quote none of them; missing ones are not."""
-        found = {}
+        faults = {}
         for name, declared in (*self.exog_domain.items(), *self.endog_domain.items()):
             cell, number = record[name], as_number(record[name])
             if cell is None or (isinstance(cell, float) and math.isnan(cell)):
@@ -94,14 +94,14 @@ class Program:
                 if canonical(cell) not in declared.code_of():
                     levels = ", ".join(repr(level) for level in declared.values[:MOST_SHOWN])
                     more = ", ..." if len(declared.values) > MOST_SHOWN else ""
-                    found[name] = f"none of its declared levels ({levels}{more}), and the report is a null one"
+                    faults[name] = f"none of its declared levels ({levels}{more}), and the report is a null one"
             elif not math.isfinite(number):
-                found[name] = "not a number, and the report is a null one"
+                faults[name] = "not a number, and the report is a null one"
             elif not declared.holds(np.array(number)):
                 low, high = declared.interval
                 fate = "the report is a null one" if declared.drops else "was moved to its nearer end"
-                found[name] = f"outside of its declared range ({low:g}, {high:g}), and {fate}"
-        return found
+                faults[name] = f"outside of its declared range ({low:g}, {high:g}), and {fate}"
+        return faults
 
     def _row(self, cells: Mapping[str, Encoded]) -> Array:
         values = [evaluate(node, cells) for node in self._nodes]

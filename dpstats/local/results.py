@@ -72,9 +72,9 @@ def least_squares_inference(
     """
     law = SpanNoise(np.eye(len(moments.vector), dtype=np.float64), moments.matrix_noise)
     known = KnownInformation.of(moments.matrix, law, design.forms(), design.dummies)
-    basis, found, size = known.basis, known.identified, len(moments.vector)
-    coef, active = np.zeros(size), found.active
-    coef[active] = found.inverse @ (basis.T @ moments.vector)[active]
+    basis, identified, size = known.basis, known.identified, len(moments.vector)
+    coef, active = np.zeros(size), identified.active
+    coef[active] = identified.inverse @ (basis.T @ moments.vector)[active]
     estimates = Estimates(
         coef=coef,
         information=known.matrix,
@@ -83,7 +83,7 @@ def least_squares_inference(
         matrix=known.law,
         spread=ModelSpread(max(residual_variance, NEGLIGIBLE), 0.0),
         typical_size=radius / np.sqrt(size),
-        found=found,
+        found=identified,
     )
     transform, shift = design.back_transform()
     return Inference(estimates, transform @ basis, shift)
@@ -290,8 +290,8 @@ class LocalResults(Released):
         table = pd.DataFrame({"term": list(self.design.names), "estimate": self.params.to_numpy()})
         if self.sums is not None or residual_sd is not None:
             # Rounded, so that 0.95 is the alpha 0.05 of other tables.
-            found = self.uncertainty(round(1 - level, 15), residual_sd=residual_sd)
-            table[["estimate", "std_error", "conf_low", "conf_high"]] = found.to_numpy()
+            intervals = self.uncertainty(round(1 - level, 15), residual_sd=residual_sd)
+            table[["estimate", "std_error", "conf_low", "conf_high"]] = intervals.to_numpy()
             table = table if ends else table.drop(columns=["conf_low", "conf_high"])
         noise_sd = np.sqrt(np.diag(back @ self.noise_covariance @ back.T))
         shrunken = {"released": self.params.to_numpy(), "scaled_released": self.scaled_params}
@@ -378,8 +378,8 @@ def _header(results: LocalResults) -> SimpleTable:
 def _coefficients(results: LocalResults) -> SimpleTable:
     """Coefficients with intervals; where none has one, as fitted, with the standard deviation of their noise."""
     if _any_identified(results):
-        found = results.uncertainty()
-        rows = [(str(name), _with_ends(row.to_numpy(dtype=np.float64))) for name, row in found.iterrows()]
+        intervals = results.uncertainty()
+        rows = [(str(name), _with_ends(row.to_numpy(dtype=np.float64))) for name, row in intervals.iterrows()]
         return full_width(["coef", "std err", "[0.025", "0.975]"], rows, columns=[12, 12, 12, 12])
     rows = [
         (

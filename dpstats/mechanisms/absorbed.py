@@ -152,10 +152,10 @@ class WithinPlan:
         One pass; where rows are in several places those of a group are brought together first.
         """
         rows = self.design.owned(table, self.absorbed).by_person()
-        found = rows.total(partial(within_sums, self.lattice), WithinSums.plus)
-        noisy = noisy_statistics(found.total, self.noise, cover_eps=self.cover_eps, random=random)
+        scatter = rows.total(partial(within_sums, self.lattice), WithinSums.plus)
+        noisy = noisy_statistics(scatter.total, self.noise, cover_eps=self.cover_eps, random=random)
         sums = self_adjoint(self.axes @ noisy @ self.axes.T)
-        exact = found.groups if self.whole else found.spare
+        exact = scatter.groups if self.whole else scatter.spare
         # To replace a record changes either count by one at most, too.
         counted = noisy_integers(np.array([min(exact, MOST_PARTS)], dtype=np.int64), 1, self.count_eps, random)
         released = ReleasedWithin(sums, float(counted[0]))
@@ -168,7 +168,7 @@ class WithinPlan:
         contrasts, sizes, residual, bound = direction
         cells = contrasts @ self.axes[:-1, :-1] / np.sqrt(sizes[:, None])
         options = {"eps": self.spread_eps, "records": self.records, "random": random}
-        scores = noisy_scores(found.matrices, cells, self.axes.T @ residual, bound, **options)  # type: ignore[arg-type]
+        scores = noisy_scores(scatter.matrices, cells, self.axes.T @ residual, bound, **options)  # type: ignore[arg-type]
         deviation = math.sqrt(2) * self.records * bound / self.spread_eps
         spread, deviations = np.full((2, len(self.part.names)), np.nan)
         active = np.flatnonzero(self.fitted(released).estimates.identified.active)
@@ -198,8 +198,8 @@ class WithinPlan:
         None where nothing is identified. Public: functions of what was released.
         """
         estimates = self.fitted(released).estimates
-        found = estimates.identified
-        if not found.active.any():
+        identified = estimates.identified
+        if not identified.active.any():
             return None
         residual = np.append(-estimates.coef, 1.0)
         law = self.law
@@ -207,8 +207,8 @@ class WithinPlan:
         left = max(float(residual @ released.sums @ residual), noise)
         # Where a group's rows move as one, sum_j (g_j'R u)^2 / G_jj is u'R u times sum_j g_j'R g_j / G_jj: k over the
         # number of groups, on average.
-        mean = left * int(found.active.sum()) / self.counted(released).count ** 2
-        return found.directions, np.diag(found.inverse).copy(), residual, TIMES_MEAN * mean
+        mean = left * int(identified.active.sum()) / self.counted(released).count ** 2
+        return identified.directions, np.diag(identified.inverse).copy(), residual, TIMES_MEAN * mean
 
     def digest(self) -> str:
         """A hash of all that was decided, for the ledger."""

@@ -298,9 +298,9 @@ class Calibration:
         is a little more noise.
         """
         for fit in (scale, scale * (1 + FREE_SURCHARGE)):
-            found = self._beside(kappa, fit, error)
-            if fit > LEAST_FREE * headroom(self.family) * self.law.row_norm * found.matrix:
-                return found
+            scales = self._beside(kappa, fit, error)
+            if fit > LEAST_FREE * headroom(self.family) * self.law.row_norm * scales.matrix:
+                return scales
         return None
 
     def _beside(self, kappa: float, fit: float, error: float) -> JointScales:

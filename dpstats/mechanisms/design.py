@@ -358,7 +358,7 @@ def formula_variables(design: Bounds) -> dict[str, Variable]:
         return {}
     nodes = {factor.code: factor.node for term in design.parsed.terms for factor in term}
     read = Counter(name for term in design.parsed.terms for name in {c for f in term for c in columns_of(f.node)})
-    found: dict[str, Variable] = {}
+    variables: dict[str, Variable] = {}
     for term in design.coding.terms:
         code = term.factors[0].code if len(term.factors) == 1 else None
         names = () if code is None else columns_of(nodes[code])
@@ -367,10 +367,10 @@ def formula_variables(design: Bounds) -> dict[str, Variable]:
         column, alone = design.coding.term_slices[term].start, read[names[0]] == 1
         factor = next((one for one in design.dummies if one.columns[:1] == (column,)), None)
         if factor is not None:
-            found[names[0]] = Variable(code, names[0], factor, level_names(design, factor), column, 0.0, alone)
+            variables[names[0]] = Variable(code, names[0], factor, level_names(design, factor), column, 0.0, alone)
         elif isinstance(nodes[code], Column) and design.coding.factor_infos[term.factors[0]].type == "numerical":
-            found[names[0]] = Variable(code, names[0], None, (), column, 1 / float(design.scale[column]), alone)
-    return found
+            variables[names[0]] = Variable(code, names[0], None, (), column, 1 / float(design.scale[column]), alone)
+    return variables
 
 
 def divided_variables(design: Bounds) -> list[str]:

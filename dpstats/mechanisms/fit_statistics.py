@@ -132,18 +132,18 @@ class RowFunctions:
         which is the slope.
         """
         binary = isinstance(self.family, Binomial)
-        found = [Quantity("null" if binary else "deviance"), Quantity("gain")][: 1 + self.sums_gain]
+        quantities = [Quantity("null" if binary else "deviance"), Quantity("gain")][: 1 + self.sums_gain]
         if self.family.link == "identity":
-            return (*found, Quantity("mean")) if self.by is not None else tuple(found)
+            return (*quantities, Quantity("mean")) if self.by is not None else tuple(quantities)
         if self.buys_slope:
-            found.append(Quantity("slope"))
+            quantities.append(Quantity("slope"))
         if binary and (self.by is not None or self.steps):
-            found.append(Quantity("mean"))
-            found += [Quantity("step", step.column) for step in self.steps]
+            quantities.append(Quantity("mean"))
+            quantities += [Quantity("step", step.column) for step in self.steps]
         for factor in self.factors:
-            found.append(Quantity("reference", factor.columns[0]))
-            found += [Quantity("level", column) for column in factor.columns if binary]
-        return tuple(found)
+            quantities.append(Quantity("reference", factor.columns[0]))
+            quantities += [Quantity("level", column) for column in factor.columns if binary]
+        return tuple(quantities)
 
     def values(self, columns: Vector | Mapping[int, Vector], eta: Vector, endog: Vector) -> Vector:
         """Every quantity of rows in model units, shape (k, rows), from columns (p, rows), predictors and responses.
@@ -154,24 +154,24 @@ class RowFunctions:
         """
         null, gain = self.deviances(eta, endog)
         binary = isinstance(self.family, Binomial)
-        found = [null if binary else null - gain, gain][: 1 + self.sums_gain]
+        quantities = [null if binary else null - gain, gain][: 1 + self.sums_gain]
         if self.family.link == "identity":
-            return np.array([*found, eta] if self.by is not None else found)
+            return np.array([*quantities, eta] if self.by is not None else quantities)
         if self.buys_slope:
-            found.append(self.slope(eta))
+            quantities.append(self.slope(eta))
         if binary and (self.by is not None or self.steps):
             mean = self.mean(eta)
-            found += [mean, *(self.mean(eta + self.effect(step.column)) - mean for step in self.steps)]
+            quantities += [mean, *(self.mean(eta + self.effect(step.column)) - mean for step in self.steps)]
         for factor in self.factors:
             apart = np.array(eta)
             for column in factor.columns:
                 apart -= columns[column] * self.params[column]
             reference = self.mean(apart)
-            found.append(reference)
+            quantities.append(reference)
             for column, code in zip(factor.columns, factor.codes, strict=True):
                 if binary:
-                    found.append(self.mean(apart + code * self.params[column]) - reference)
-        return np.array(found)
+                    quantities.append(self.mean(apart + code * self.params[column]) - reference)
+        return np.array(quantities)
 
     def mean(self, eta: Vector) -> Vector:
         """The mean response, clipped as responses are."""
@@ -259,11 +259,11 @@ class RowFunctions:
 
     def group(self, columns: Vector) -> NDArray[np.intp]:
         """The one group of each row, shape (rows,), the reference level's first, from columns (p, rows)."""
-        found = np.zeros(columns.shape[1], dtype=np.intp)
+        groups = np.zeros(columns.shape[1], dtype=np.intp)
         if self.by is not None:
             for level, column in enumerate(self.by.columns, start=1):
-                found[columns[column] != 0] = level
-        return found
+                groups[columns[column] != 0] = level
+        return groups
 
 
 class MadeUpRows(NamedTuple):

@@ -55,13 +55,13 @@ class FirstStageNoise:
 
     def images(self, vector: Matrix) -> Matrix:
         """S(e_j m') for each unit vector e_j, shape (p, p, p)."""
-        found = [self.square(np.outer(unit, vector)) for unit in np.eye(self.size)]
-        return np.array(found, dtype=np.float64).reshape((self.size,) * 3)
+        images = [self.square(np.outer(unit, vector)) for unit in np.eye(self.size)]
+        return np.array(images, dtype=np.float64).reshape((self.size,) * 3)
 
     def bilinear(self, left: Matrix, right: Matrix) -> Vector:
         """Var(g'F m) for the rows g, m of `left` and `right`, shape (rows,)."""
-        found = [row @ self.square(np.outer(other, other)) @ row for row, other in zip(left, right, strict=True)]
-        return np.maximum(np.array(found, dtype=np.float64), 0.0)
+        variances = [row @ self.square(np.outer(other, other)) @ row for row, other in zip(left, right, strict=True)]
+        return np.maximum(np.array(variances, dtype=np.float64), 0.0)
 
     def restrict(self, kept: Indices) -> FirstStageNoise:
         """The law of F's rows and columns `kept`."""
@@ -146,12 +146,12 @@ class InstrumentedModel:
         """Two-stage least squares in the user's units with its errors, and the basis T (docs/proofs/instruments, 3)."""
         law, basis, columns, response = self.moments.whole_law, self.basis, self.columns, self.mapped[2]
         instruments = self.instruments
-        found = self.moments.identified(instruments)
-        inverse = np.zeros((len(found.active),) * 2)
-        inverse[np.ix_(found.active, found.active)] = found.inverse
+        identified = self.moments.identified(instruments)
+        inverse = np.zeros((len(identified.active),) * 2)
+        inverse[np.ix_(identified.active, identified.active)] = identified.inverse
         # A control is its own first stage.
         usable = self.endogenous.copy()
-        usable[~self.endogenous] = found.active[self.controls]
+        usable[~self.endogenous] = identified.active[self.controls]
         stage = inverse @ self.moments.products(instruments, columns)
         certain = usable & ~self.endogenous
         stage[:, certain] = np.linalg.lstsq(instruments, columns[:, certain], rcond=None)[0]
@@ -283,14 +283,14 @@ class AndersonRubin:
         radius: float,
     ) -> AndersonRubin:
         """For W, (y, x) and Z without W as combinations of what was released, shapes (k, q), (k, m + 1) and (k, l)."""
-        law, found = moments.whole_law, moments.identified(controls)
-        kept, inverse, dropped = controls[:, found.active], found.inverse, controls[:, ~found.active]
+        law, identified = moments.whole_law, moments.identified(controls)
+        kept, inverse, dropped = controls[:, identified.active], identified.inverse, controls[:, ~identified.active]
         outcomes, instruments = (
             columns - kept @ (inverse @ moments.products(kept, columns)) for columns in (outcomes, instruments)
         )
         squares = [[law.square(np.outer(one, other)) for other in outcomes.T] for one in outcomes.T]
         # What controls that are not identified may do, at coefficients as large as `Estimates` takes them to be.
-        sizes = REACH * radius * np.sqrt(found.inflations[~found.active] / max(len(found.active), 1))
+        sizes = REACH * radius * np.sqrt(identified.inflations[~identified.active] / max(len(identified.active), 1))
         sizes = sizes / np.sqrt(np.sum(dropped * (law.metric @ dropped), axis=0))
         across = moments.products(instruments, dropped * sizes)
         excess = instruments.T @ law.square((dropped * sizes**2) @ dropped.T) @ instruments
@@ -339,8 +339,8 @@ class AndersonRubin:
         if endogenous == 1:
             least = float(np.min(self._looked_at()[1]))
         else:
-            found = optimize.minimize(self.at, start, method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-8})
-            least = float(found.fun)
+            minimum = optimize.minimize(self.at, start, method="Nelder-Mead", options={"xatol": 1e-6, "fatol": 1e-8})
+            least = float(minimum.fun)
         degrees = instruments - endogenous
         return least, _tail(degrees, least), max(degrees, 0)
 
@@ -403,12 +403,12 @@ class FirstStage:
         """Of the coefficients of the instruments among all in a first stage."""
         test = wald_test(estimates, np.eye(estimates.size)[excluded])
         f = test.statistic / test.df if test.df else math.nan
-        found = estimates.identified
-        places = np.flatnonzero(excluded[found.active])
+        identified = estimates.identified
+        places = np.flatnonzero(excluded[identified.active])
         if not len(places):
             return cls(f, test.pvalue, test.df, test.untested, math.nan, math.nan)
-        coef = estimates.debiased[found.active][places]
-        weight = np.linalg.inv(found.inverse[np.ix_(places, places)])
+        coef = estimates.debiased[identified.active][places]
+        weight = np.linalg.inv(identified.inverse[np.ix_(places, places)])
         noise = weight @ estimates.covariances[0][np.ix_(places, places)]
         assert isinstance(estimates.spread, ModelSpread)
         unit = estimates.spread.value * len(places)

@@ -185,8 +185,8 @@ def plan_classes(
             # What is paid for is the interval: less noise, for the shrinkage will be undone.
             curvature = PAID_ROOM * curvature
     kappa = design.curvature_ratio(curvature)
-    found = scale(kappa)
-    if not np.isfinite(found):
+    noise_scale = scale(kappa)
+    if not np.isfinite(noise_scale):
         needed = design.curvature_ratio(np.ones(size)) * (classes - 2) / (classes - 1)
         raise ArgumentError(
             f"curvature is too small for eps = {budget.eps:.3g}: pass more than about "
@@ -200,18 +200,18 @@ def plan_classes(
         return step.plan(budget.final_eps)
 
     error = 0.0
-    tolerance, final = last_step(found)
+    tolerance, final = last_step(noise_scale)
     if matrix is not None:
         # The error of the last step costs noise, and more noise asks for a coarser last step: with room for that.
         error = AHEAD * eta_error(final, row_length)
-        found = scale(kappa, error)
-        tolerance, final = last_step(min(found, HOPELESS))
+        noise_scale = scale(kappa, error)
+        tolerance, final = last_step(min(noise_scale, HOPELESS))
         if not eta_error(final, row_length) <= error:
             raise ArgumentError(
                 "inference costs too much together with a last step for so many rows: lower rows_at_most, raise "
                 f"curvature or release_share, or pass {argument('inference', None)}"
             )
-    noise = unit.scaled(found)
+    noise = unit.scaled(noise_scale)
     final.check()
     return ClassesStage(
         classes=classes,
@@ -340,12 +340,12 @@ def known_forms(design: Bounds, classes: int) -> Matrix:
     """Symmetric C with tr(C x x' (x) Q) = 0 for every row and all probabilities, shape (r, (K - 1) p, (K - 1) p)."""
     size, others = len(design.names), classes - 1
     pairs = [(one, two) for one in range(others) for two in range(one, others)]
-    found = []
+    forms = []
     for form in design.forms():
         for one, two in pairs:
             unit = np.zeros((others, others))
             unit[one, two] = unit[two, one] = 1.0
-            found.append(np.kron(form, unit))
+            forms.append(np.kron(form, unit))
     for row in range(size):
         for column in range(row):
             for one, two in pairs:
@@ -354,10 +354,10 @@ def known_forms(design: Bounds, classes: int) -> Matrix:
                     inner, turned = np.zeros((size, size)), np.zeros((others, others))
                     inner[row, column], turned[one, two], turned[two, one] = 1.0, 1.0, -1.0
                     form = np.kron(inner, turned)
-                    found.append(form + form.T)
-    if len(found) > MOST_FORMS:
+                    forms.append(form + form.T)
+    if len(forms) > MOST_FORMS:
         return np.zeros((0, size * others, size * others))
-    return np.array(found).reshape(-1, size * others, size * others)
+    return np.array(forms).reshape(-1, size * others, size * others)
 
 
 def classes_law(stage: ClassesStage) -> SpanNoise:
@@ -385,7 +385,7 @@ def classes_inference(
         whole = KnownInformation.of(released.information, classes_law(stage), known_forms(design, classes), ())
         known_in = whole.turned
     basis, curvature = class_basis(classes), np.diag(np.repeat(stage.curvature, classes - 1))
-    noise, found = noise or ClassesLaw(stage.noise), list[Inference]()
+    noise, inferences = noise or ClassesLaw(stage.noise), list[Inference]()
     for base in range(classes):
         inner = np.delete(basis, base, axis=0).T
         turned = np.asarray(np.kron(np.eye(len(design.names)), inner), dtype=np.float64)
@@ -403,5 +403,5 @@ def classes_inference(
         # A class less the first, in units of classes less the base: exactly -1, 0 or 1.
         units = np.insert(np.eye(classes - 1), base, 0.0, axis=0)
         rows = np.vstack([np.kron(design.back_transform()[0], one) for one in units[1:] - units[0]])
-        found.append(Inference(estimates, rows))
-    return max(found, key=lambda one: int(np.sum(one.identified)))
+        inferences.append(Inference(estimates, rows))
+    return max(inferences, key=lambda one: int(np.sum(one.identified)))

@@ -40,9 +40,9 @@ def narrowed_design(
         return None
     offered = {name: column for name, column in narrowable(design).items() if column in columns}
     counts = {name: _place_counts(design, column, rows) for name, column in offered.items()}
-    found: dict[str, Range] = {}
+    ranges: dict[str, Range] = {}
     for part in ROUNDS:
-        left = [name for name in offered if name not in found]
+        left = [name for name in offered if name not in ranges]
         if not left:
             break
         own = [counts[name] for name in left]
@@ -53,9 +53,9 @@ def narrowed_design(
         assert isinstance(declared, Range)
         low, width = float(declared.low), float(declared.high) - float(declared.low)
         ends = (max(low + bought[1] * width, low), min(low + bought[2] * width, float(declared.high)))
-        found[name] = replace(declared, inner=ends)
+        ranges[name] = replace(declared, inner=ends)
     try:
-        return design.narrowed(found) if found else None
+        return design.narrowed(ranges) if ranges else None
     except DPStatsError:  # of released values alone: the declared ranges serve
         return None
 
@@ -71,10 +71,10 @@ def narrowable(design: DesignSpec) -> dict[str, int]:
     parsed = design.parsed
     offsets = {name for factor in parsed.offsets for name in columns_of(factor.node)}
     elsewhere = offsets.union(parsed.response_columns, parsed.weight_columns, parsed.subset_columns)
-    found = (one for one in formula_variables(design).values() if one.alone and one.factor is None)
+    variables = (one for one in formula_variables(design).values() if one.alone and one.factor is None)
     return {
         name: one.column
-        for one in found
+        for one in variables
         if (name := one.column_name) not in elsewhere and name == design.names[one.column]
         if _is_plain(design.domain[name])
     }

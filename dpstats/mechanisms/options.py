@@ -370,11 +370,11 @@ class Options:
         return self.as_printed or self.realization == "augmented"
 
 
-def named_variables(name: str, asked: object) -> NamedVariables | None:
+def named_variables(name: str, variables: object) -> NamedVariables | None:
     """Names of variables with the steps of numbers, None where none is given, of what a caller asks for."""
-    if asked is None:
+    if variables is None:
         return None
-    given = [asked] if isinstance(asked, str) else asked
+    given = [variables] if isinstance(variables, str) else variables
     if isinstance(given, Mapping):
         named: Sequence[tuple[Any, Any]] = list(given.items())
     elif isinstance(given, (list, tuple)):
@@ -387,7 +387,7 @@ def named_variables(name: str, asked: object) -> NamedVariables | None:
     if not named or not all(right) or len({one for one, _ in named}) < len(named):
         raise ArgumentError(
             f"{name} must be names of columns, or a dict from names to the steps of numbers such as "
-            f"{{'age': 10, 'sex': None}}, got {safe_repr(asked)}"
+            f"{{'age': 10, 'sex': None}}, got {safe_repr(variables)}"
         )
     return tuple((one, None if step is None else float(step)) for one, step in named)
 

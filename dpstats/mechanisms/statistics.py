@@ -288,15 +288,15 @@ class SumsNoise(SpanNoise):
 
     def square(self, matrix: Matrix) -> Matrix:
         """S(A) = E[E A E], shape (k, k)."""
-        found = super().square(matrix)
-        found[-1, -1] += self.excess * matrix[-1, -1]
-        return found
+        expectation = super().square(matrix)
+        expectation[-1, -1] += self.excess * matrix[-1, -1]
+        return expectation
 
     def images(self, vector: Vector) -> Matrix:
         """S(e_j m') for each unit vector e_j, shape (k, k, k)."""
-        found = super().images(vector)
-        found[-1, -1, -1] += self.excess * vector[-1]
-        return found
+        images = super().images(vector)
+        images[-1, -1, -1] += self.excess * vector[-1]
+        return images
 
     def bilinear(self, left: Matrix, right: Matrix) -> Vector:
         """Var(g'E m) for the rows g, m of `left` and `right`, shape (rows, k)."""
@@ -342,8 +342,8 @@ class Moments:
 
     def products(self, left: Matrix, right: Matrix) -> Matrix:
         """Released sums of products of combinations of columns."""
-        found: Matrix = left.T @ self.matrix @ right
-        return self_adjoint(found) if left is right else found
+        products: Matrix = left.T @ self.matrix @ right
+        return self_adjoint(products) if left is right else products
 
     def identified(self, columns: Matrix) -> Identified:
         """Which columns have more information than noise."""
@@ -489,8 +489,8 @@ def inference_of(
     transform, shift = part.back_transform()
     excess = 0.0 if isinstance(equations.law, SumsNoise) else plan.square_excess
     spread = partial(dispersion, excess, equations, noisy_count(plan, moments, nobs))
-    found = None if known is None else known.identified
-    return equations_inference(equations, radius, (transform @ basis, shift), spread, found), basis
+    identified = None if known is None else known.identified
+    return equations_inference(equations, radius, (transform @ basis, shift), spread, identified), basis
 
 
 class SpreadOf(Protocol):
@@ -505,14 +505,14 @@ def equations_inference(
     radius: float,
     units: tuple[Matrix, Vector],
     spread: SpreadOf,
-    found: Identified | None = None,
+    identification: Identified | None = None,
 ) -> Inference:
     """Coefficients of released equations without ridge, with errors, in the user's units: A theta + shift.
 
-    `found` is what the information identifies, if at hand.
+    `identification` is what the information identifies, if at hand.
     """
     law = MappedMatrix(equations.law, equations.columns)
-    identified = identify(equations.information, law) if found is None else found
+    identified = identify(equations.information, law) if identification is None else identification
     coef = equations.solve(radius, None, np.ones(law.size))
     active, inverse = identified.active, identified.inverse
     # From the centre: the inverse allows for noise that multiplies the distance from it, not the coefficients.

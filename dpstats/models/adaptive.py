@@ -107,8 +107,8 @@ def affordable(plan: Plan, rows: float | None) -> Plan:
 
 def offered_intervals(request: Request, design: DesignSpec) -> tuple[str, ...]:
     """The columns whose declared ranges a plan may narrow, as it is for the number of rows to say."""
-    asked = request.options.ranges is not None or request.method == "statistics"  # of the declared response and ranges
-    return () if asked else narrowed_unasked(design.parsed, design.domain)
+    choice = request.options.ranges is not None or request.method == "statistics"  # of the declared response and ranges
+    return () if choice else narrowed_unasked(design.parsed, design.domain)
 
 
 def with_intervals(plan: Plan, names: tuple[str, ...], rows: float) -> Plan:
@@ -134,7 +134,7 @@ def with_chosen_ranges(plan: Plan) -> Plan:
 def with_likely_intervals(plan: Plan, known: KnownColumns, rows: float, share: float = LIKELY) -> Plan:
     """The plan once it has bought intervals than which a share of those of such rows are no wider."""
     request, design = with_settled_law(plan), plan.design
-    found: dict[str, Range] = {}
+    ranges: dict[str, Range] = {}
     assert isinstance(design, DesignSpec)
     for name in plan.trimmed:
         declared = design.domain[name]
@@ -146,9 +146,9 @@ def with_likely_intervals(plan: Plan, known: KnownColumns, rows: float, share: f
             bought = likely_interval(
                 values, *ends, rows=rows, eps=eps, adjacency=request.adjacency, columns=columns, share=share
             )
-            found |= {} if bought == ends else {name: replace(declared, inner=bought)}
+            ranges |= {} if bought == ends else {name: replace(declared, inner=bought)}
     with contextlib.suppress(DPStatsError):  # the declared ranges serve then, as in a fit
-        narrowed = design_spec(design.formula, design.domain.with_(found), family=request.family) if found else design
+        narrowed = design_spec(design.formula, design.domain.with_(ranges), family=request.family) if ranges else design
         return plan_model(request, narrowed, bought=plan.bought, trimmed=plan.trimmed, counts=plan.counts)
     return plan
 
@@ -222,47 +222,47 @@ def interval_share(request: Request, names: tuple[str, ...], rows: float) -> flo
     return min(share, request.options.range_share)
 
 
-def candidates_of(plan: Plan, asked: Request | None = None) -> list[Plan]:
+def candidates_of(plan: Plan, original: Request | None = None) -> list[Plan]:
     """The plans of the same model that differ in what they spend on errors, nothing first, more each time.
 
-    They insist on its law of noise. None where there is nothing to choose. `asked` was the request before the response
-    of least squares was bought.
+    They insist on its law of noise. None where there is nothing to choose. `original` was the request before the
+    response of least squares was bought.
     """
-    request = plan.request if asked is None else asked
+    request = plan.request if original is None else original
     if not (adaptive_errors(request, plan.family) and comparable(plan)):
         return []
     automatic = with_settled_law(replace(plan, request=request))
     if is_open_least_squares(automatic):
-        return _least_squares_candidates(plan, automatic, None if _is_first(request, asked) else plan.response)
+        return _least_squares_candidates(plan, automatic, None if _is_first(request, original) else plan.response)
     without, paid = (
         replace(automatic, options=replace(automatic.options, inference=setting)) for setting in (None, True)
     )
-    found: list[Plan] = []
+    candidates: list[Plan] = []
     if not errors_are_free(plan.family, request.options):  # no errors are free, and the plan has none
-        found = [replace(plan, request=without)]
+        candidates = [replace(plan, request=without)]
     else:
         with contextlib.suppress(DPStatsError):  # as public as what is planned
-            found.append(replan_request(plan, without))
-        found.append(replace(plan, request=automatic))
+            candidates.append(replan_request(plan, without))
+        candidates.append(replace(plan, request=automatic))
     with contextlib.suppress(DPStatsError):
-        found.append(replan_request(plan, paid))
-    return found
+        candidates.append(replan_request(plan, paid))
+    return candidates
 
 
-def _is_first(request: Request, asked: Request | None) -> bool:
+def _is_first(request: Request, original: Request | None) -> bool:
     """Whether the choice is whether an interval of the response is bought, not what to do with it."""
-    return asked is None and interval_follows(request)
+    return original is None and interval_follows(request)
 
 
 def _least_squares_candidates(plan: Plan, request: Request, bought: ResponsePurchase | None) -> list[Plan]:
     """Coefficients alone, unless errors are asked for, and errors that are paid for; what is not bought stands in."""
     settings: tuple[Literal[True] | None, ...] = (True,) if request.options.inference is True else (None, True)
-    found = []
+    candidates = []
     for setting in settings:
         one = replace(request, options=replace(request.options, inference=setting))
         with contextlib.suppress(DPStatsError):
-            found.append(rescaled(plan, one, bought or _likely_interval(one, plan)))
-    return found
+            candidates.append(rescaled(plan, one, bought or _likely_interval(one, plan)))
+    return candidates
 
 
 def _likely_interval(request: Request, plan: Plan) -> ResponsePurchase | None:
@@ -274,16 +274,16 @@ def _likely_interval(request: Request, plan: Plan) -> ResponsePurchase | None:
     return replace(planned, low=middle - half, high=middle + half)
 
 
-def settled(plan: Plan, rows: float, asked: Request | None = None) -> Plan:
-    """The candidate that suits `rows` best, `plan` if public facts predict none; `asked` as for `candidates_of`."""
-    candidates, response = candidates_of(plan, asked), plan.response
+def settled(plan: Plan, rows: float, original: Request | None = None) -> Plan:
+    """The candidate that suits `rows` best, `plan` if public facts predict none; `original` as for `candidates_of`."""
+    candidates, response = candidates_of(plan, original), plan.response
     with contextlib.suppress(DPStatsError, ArithmeticError, np.linalg.LinAlgError):  # as public as what is planned
         judged = candidates
         if response is not None and response.one_tail:
             # Under the wide cap of one tail the rule expects more loss than there is: errors would hardly ever pay.
-            judged = candidates_of(replace(plan, response=replace(response, one_tail=False)), asked)
+            judged = candidates_of(replace(plan, response=replace(response, one_tail=False)), original)
         chosen = candidates[choose(judged, rows)] if candidates else plan
-        if _is_first(plan.request, asked):
+        if _is_first(plan.request, original):
             return chosen
         return _or_statistics(chosen, [one for one in candidates if one.request.options.inference is None], rows)
     return plan
@@ -318,8 +318,8 @@ def carried_out(
         return bought
     if not follows:
         return settled(bought, rows)
-    found = with_residuals(settled(bought, rows, request), rows, request)
-    return rescaled(plan, found.request, None if bought is chosen else bought.response, found.residuals)
+    residual_plan = with_residuals(settled(bought, rows, request), rows, request)
+    return rescaled(plan, residual_plan.request, None if bought is chosen else bought.response, residual_plan.residuals)
 
 
 def _or_statistics(plan: Plan, alone: Sequence[Plan], rows: float) -> Plan:
@@ -337,15 +337,15 @@ def _or_statistics(plan: Plan, alone: Sequence[Plan], rows: float) -> Plan:
     return sums if linear > capped and all(choose([one, sums], rows) for one in alone) else plan
 
 
-def with_residuals(plan: Plan, rows: float, asked: Request) -> Plan:
+def with_residuals(plan: Plan, rows: float, original: Request) -> Plan:
     """The plan of sums of residuals that takes the place of one with errors, if so many rows pay for it.
 
     Of so many persons it is the same fit, whose cap will follow their residuals. The plan has an interval of its
-    response; `asked` was the request before. The widest cap stands in, and no coefficients: public facts and `rows`
+    response; `original` was the request before. The widest cap stands in, and no coefficients: public facts and `rows`
     decide whether residuals are bought, and nothing fails for those that are.
     """
     request, size = with_settled_law(plan), len(plan.names)
-    if not pays_for_residuals(plan, rows, asked):
+    if not pays_for_residuals(plan, rows, original):
         return plan
     if request.options.unit is None:
         request = replace(request, method="statistics")
@@ -356,12 +356,12 @@ def with_residuals(plan: Plan, rows: float, asked: Request) -> Plan:
     return plan
 
 
-def pays_for_residuals(plan: Plan, rows: float, asked: Request) -> bool:
-    """Whether so many rows pay for the residuals of a plan with errors; `asked` as for `with_residuals`."""
+def pays_for_residuals(plan: Plan, rows: float, original: Request) -> bool:
+    """Whether so many rows pay for the residuals of a plan with errors; `original` as for `with_residuals`."""
     rule, least = (may_take_sums, ROWS_A_COLUMN)
-    if asked.options.unit is not None:
+    if original.options.unit is not None:
         rule, least = may_cap_persons, CAPPED_A_COLUMN
-    suits = plan.request.options.inference is True and rule(asked, plan.design) and has_expectation(plan)
+    suits = plan.request.options.inference is True and rule(original, plan.design) and has_expectation(plan)
     return suits and plan.response is not None and rows * plan.request.row_eps >= least * len(plan.names)
 
 

@@ -148,12 +148,12 @@ class UniformPopulations:
         From the Hessian of all rows and the coefficients they give the covariance of the noise in the release and the
         mean square of its bias, each of shape (p, p).
         """
-        found = []
+        risks = []
         for information, coefficients in zip(self.information, self.coefficients, strict=True):
             hessian = rows * information
             noise, bias = costs(hessian, coefficients)
-            found.append((np.trace(noise) / len(noise), np.sum(hessian * (noise + bias)) / (2 * rows)))
-        square, excess = np.mean(found, axis=0)
+            risks.append((np.trace(noise) / len(noise), np.sum(hessian * (noise + bias)) / (2 * rows)))
+        square, excess = np.mean(risks, axis=0)
         return Prediction(float(np.sqrt(square)), float(excess))
 
 
@@ -336,16 +336,23 @@ def _line(model: _Model, method: str, n: int) -> dict[str, Any]:
     """One method at one number of rows."""
     plan = model.planned(method, n)
     stage = plan.stages[-1].plan
-    found = model.made_up.mean(stage.predicted_error, n)
+    prediction = model.made_up.mean(stage.predicted_error, n)
     bound = plan.risk_bounds(n=n).value("unregularised", "mean") / n
     law = stage.law_name
     guarantee = plan.guarantee
-    return _facts(method, n, found, law, bound) | {
+    return _facts(method, n, prediction, law, bound) | {
         "eps": guarantee.eps,
         "delta": guarantee.delta,
         "certified": guarantee.certified,
     }
 
 
-def _facts(method: str, n: int, found: Prediction, law: str, bound: float) -> dict[str, Any]:
-    return {"method": method, "n": n, "law": law, "noise": found.noise, "excess": found.excess, "at_most": bound}
+def _facts(method: str, n: int, prediction: Prediction, law: str, bound: float) -> dict[str, Any]:
+    return {
+        "method": method,
+        "n": n,
+        "law": law,
+        "noise": prediction.noise,
+        "excess": prediction.excess,
+        "at_most": bound,
+    }

@@ -143,14 +143,14 @@ HAZARDS = 0.5
 
 
 def _blocks(pieces: Pieces, _: int, tables: Iterable[Table]) -> Iterator[Block]:
-    found = (
+    blocks = (
         (table.filtered, block)
         for table in tables
         for rows in slices(table.rows, BLOCK_ROWS)
         for part in split_time(pieces, table, rows)
         for block in pieces.design.read_blocks(part, BLOCK_ROWS)
     )
-    return cut_anew(found, BLOCK_ROWS)
+    return cut_anew(blocks, BLOCK_ROWS)
 
 
 def split_time(pieces: Pieces, table: Table, rows: slice) -> Iterator[Table]:
@@ -160,17 +160,17 @@ def split_time(pieces: Pieces, table: Table, rows: slice) -> Iterator[Table]:
     the interval at risk; an event has the weight 1 and the same offset. All rows of a person have the same terms but
     for the interval.
     """
-    seen, breaks = pieces.times.observed(table, rows), pieces.times.breaks
+    observations, breaks = pieces.times.observed(table, rows), pieces.times.breaks
     names = interval_names(breaks)
     chosen = np.zeros(table.rows, dtype=bool)
     for at, (start, end) in enumerate(pairwise(breaks)):
-        length = np.minimum(seen.times, end) - np.maximum(seen.starts, start)
-        parts = np.clip(np.where(seen.complete, length, 0.0) / (end - start), SHORTEST, 1.0)
+        length = np.minimum(observations.times, end) - np.maximum(observations.starts, start)
+        parts = np.clip(np.where(observations.complete, length, 0.0) / (end - start), SHORTEST, 1.0)
         offsets = np.log(pad_rows(parts))[: len(parts)]
         weight = float((end - start) / breaks[-1]) * ROUNDED
-        event = seen.complete & seen.events & (seen.places == at)
+        event = observations.complete & observations.events & (observations.places == at)
         # An event at time 0 has a piece as well, of the shortest time: alone it would exceed the bound of a person.
-        for mask, response in (((seen.complete & (length > 0)) | event, 0.0), (event, 1.0)):
+        for mask, response in (((observations.complete & (length > 0)) | event, 0.0), (event, 1.0)):
             chosen[rows] = mask
             count = int(np.count_nonzero(mask))
             facts = np.full(count, response), np.full(count, response or weight), offsets[mask]
@@ -245,8 +245,8 @@ def plan_hazard(
     >>> plan.names
     ('Intercept', 'interval[T.2 to 5]', 'interval[T.5 to 10]', 'age')
     """
-    asked = {"adjacency": adjacency, "inference": inference, **options}
-    return _call(formula, Domain.coerce(domain), eps, breaks, rate_cap, None, asked).plan()
+    arguments = {"adjacency": adjacency, "inference": inference, **options}
+    return _call(formula, Domain.coerce(domain), eps, breaks, rate_cap, None, arguments).plan()
 
 
 @hide_frames
@@ -342,12 +342,12 @@ def hazard(
     >>> bool(low < -0.7 < high)
     True
     """
-    asked = {"adjacency": adjacency, "inference": inference, **options}
+    arguments = {"adjacency": adjacency, "inference": inference, **options}
     ledger, domain = with_domain(ledger, domain)
-    call = _call(formula, Domain.coerce(domain), eps, breaks, rate_cap, seed, asked)
-    found = call.fit(data, None, ledger=ledger, label=label, analyst=analyst, memory=memory)
-    assert isinstance(found, HazardResults)
-    return found
+    call = _call(formula, Domain.coerce(domain), eps, breaks, rate_cap, seed, arguments)
+    results = call.fit(data, None, ledger=ledger, label=label, analyst=analyst, memory=memory)
+    assert isinstance(results, HazardResults)
+    return results
 
 
 def _call(
@@ -357,15 +357,15 @@ def _call(
     breaks: object,
     rate_cap: float | None,
     seed: int | None,
-    asked: Mapping[str, Any],
+    arguments: Mapping[str, Any],
 ) -> DryRun:
     """What is asked for, and how rows become pieces."""
-    if not (asked["inference"] is None or isinstance(asked["inference"], bool)):
-        raise ArgumentError(f"inference must be True or None, got {safe_repr(asked['inference'])}")
+    if not (arguments["inference"] is None or isinstance(arguments["inference"], bool)):
+        raise ArgumentError(f"inference must be True or None, got {safe_repr(arguments['inference'])}")
     read = survival_response(formula)
     times = bind_times(read, domain, breaks)
     family = _family(times, rate_cap)
-    settings = {**asked, "inference": "model" if asked["inference"] else asked["inference"]}
+    settings = {**arguments, "inference": "model" if arguments["inference"] else arguments["inference"]}
     # A person is a piece an interval and an event at most.
     request = piece_request("hazard", eps, family, seed, len(times.breaks), OPTIONS, settings)
     design = requested_spec(_formula_of_pieces(read), _domain_of_pieces(read, times, domain), family=family)

@@ -56,11 +56,11 @@ class ExitHistogram(NamedTuple):
         total = np.zeros(groups * cells, dtype=np.int64)
         for table in tables:
             for rows in slices(table.rows, BLOCK_ROWS):
-                seen = self.times.observed(table, rows)
+                observations = self.times.observed(table, rows)
                 group, named = self.groups.codes(table, rows)
                 # Censored cells follow those of events, and the end is the last: cells // 2 intervals.
-                cell = group * cells + seen.places + np.where(seen.events, 0, cells // 2)
-                total += np.bincount(cell[seen.complete & named], minlength=groups * cells)
+                cell = group * cells + observations.places + np.where(observations.events, 0, cells // 2)
+                total += np.bincount(cell[observations.complete & named], minlength=groups * cells)
         return total
 
 

@@ -43,7 +43,7 @@ def bought_caps(plan: Plan, forecast: Forecast, sample: Sample, n: float) -> Vec
     edges = class_edges(1.0)
     eps = purchase.eps * TAILS_SHARE / (CENTRE_SHARE + TAILS_SHARE)
     sensitivity = 1 if request.adjacency == "add_remove" else 2
-    expected, found = response is None or not response.one_tail, []
+    expected, caps = response is None or not response.one_tail, []
     for error in errors:
         sizes = as_rows([(residuals - sample.exog @ error) / (2 * half)])
         counts = random.poisson(residual_counts(sizes, edges) * (used / len(residuals)))
@@ -55,5 +55,5 @@ def bought_caps(plan: Plan, forecast: Forecast, sample: Sample, n: float) -> Vec
             rows=used,
             unit_error=ERROR_OF_CAP * math.sqrt(sample.exog.shape[1]) / (max(used, 1.0) * request.row_eps),
         )
-        found.append(min(tails.cap * 2 * half, widest) if tails.has_two(expected=expected) else widest)
-    return np.sort(found)
+        caps.append(min(tails.cap * 2 * half, widest) if tails.has_two(expected=expected) else widest)
+    return np.sort(caps)

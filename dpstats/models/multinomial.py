@@ -238,7 +238,7 @@ def class_means(design: DesignSpec, family: Multinomial, known: KnownColumns, pr
     """Of rows that are made up, a few draws of coefficients, or of those of `like` with their response."""
     random, whole = np.random.default_rng(SEED), known.has_response(design)
     size = min(len(known.like), PUBLIC_ROWS) if known.like is not None and whole else ROWS
-    found = []
+    means = []
     for _ in range(1 if whole else DRAWS):
         table = pd.DataFrame(made_up_rows(design, family, known, size, prior, random))
         block = concatenate(design.blocks(table))
@@ -253,8 +253,8 @@ def class_means(design: DesignSpec, family: Multinomial, known: KnownColumns, pr
             np.einsum("ka,nk,kb->nab", basis, shares, basis) - (inner := shares @ basis)[:, :, None] * inner[:, None]
         )
         information = np.einsum("ni,nj,nab->iajb", block.exog, block.exog, bends, optimize=True) / count
-        found.append(ClassMeans(coef - coef.mean(axis=0), information.reshape((columns * (family.classes - 1),) * 2)))
-    return ClassMeans(found[0].coef, np.mean([one.information for one in found], axis=0))
+        means.append(ClassMeans(coef - coef.mean(axis=0), information.reshape((columns * (family.classes - 1),) * 2)))
+    return ClassMeans(means[0].coef, np.mean([one.information for one in means], axis=0))
 
 
 @dataclass(frozen=True, eq=False)

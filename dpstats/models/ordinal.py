@@ -155,8 +155,8 @@ def plan_ordinal(
     >>> plan.names
     ('poor|fair', 'fair|good', 'age')
     """
-    asked = {"adjacency": adjacency, "inference": inference, **options}
-    return _call(formula, Domain.coerce(domain), eps, None, asked).plan()
+    arguments = {"adjacency": adjacency, "inference": inference, **options}
+    return _call(formula, Domain.coerce(domain), eps, None, arguments).plan()
 
 
 @hide_frames
@@ -240,17 +240,17 @@ def ordinal(
     ['poor', 'fair', 'good']
     """
     ledger, domain = with_domain(ledger, domain)
-    asked = {"adjacency": adjacency, "inference": inference, **options}
-    call = _call(formula, Domain.coerce(domain), eps, seed, asked)
-    found = call.fit(data, None, ledger=ledger, label=label, analyst=analyst, memory=memory)
-    assert isinstance(found, OrdinalResults)
-    return found
+    arguments = {"adjacency": adjacency, "inference": inference, **options}
+    call = _call(formula, Domain.coerce(domain), eps, seed, arguments)
+    results = call.fit(data, None, ledger=ledger, label=label, analyst=analyst, memory=memory)
+    assert isinstance(results, OrdinalResults)
+    return results
 
 
-def _call(formula: str, domain: Domain, eps: float, seed: int | None, asked: Mapping[str, Any]) -> DryRun:
+def _call(formula: str, domain: Domain, eps: float, seed: int | None, arguments: Mapping[str, Any]) -> DryRun:
     """What is asked for, and the pieces of rows."""
     family, pieces = CumulativeLogit(), _pieces(formula, domain)
-    request = piece_request("ordinal", eps, family, seed, len(pieces.design.cut_points), OPTIONS, asked)
+    request = piece_request("ordinal", eps, family, seed, len(pieces.design.cut_points), OPTIONS, arguments)
     check_choice("inference", request.options.inference, ("auto", "robust", True, None))
     return DryRun(PieceSource(formula, domain, family, pieces), request)
 

@@ -87,13 +87,13 @@ def piece_request(
     seed: int | None,
     most: int,
     options: tuple[str, ...],
-    asked: Mapping[str, Any],
+    arguments: Mapping[str, Any],
 ) -> Request:
     """The request of a fit whose records have `most` pieces; ArgumentError for what its verb does not take."""
-    if (unknown := [name for name in asked if name not in (*options, "adjacency", "inference")]) != []:
+    if (unknown := [name for name in arguments if name not in (*options, "adjacency", "inference")]) != []:
         raise ArgumentError(f"{unknown[0]} is not offered by dp.{verb}, whose options are {', '.join(options)}")
     # So many pieces are certified for as many records as elsewhere.
-    rows, settings = asked.get("rows_at_most", ROWS_AT_MOST), dict(asked)
+    rows, settings = arguments.get("rows_at_most", ROWS_AT_MOST), dict(arguments)
     if is_number(rows):
         settings["rows_at_most"] = min(rows * most, MOST_COVERED)
     request = make_request(eps=eps, seed=seed, method="napp", fitstats=None, ranges="declared", **settings)

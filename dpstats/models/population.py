@@ -215,7 +215,7 @@ def _check_typical(design: DesignSpec, typical: object) -> dict[str, Any]:
     share of the second is enough)."""
     if not isinstance(typical, Mapping):
         raise ArgumentError(f"typical must be a dict such as {{'age': (45, 15)}}, got {safe_repr(typical)}")
-    found: dict[str, Any] = {}
+    marginals: dict[str, Any] = {}
     for name, given in typical.items():
         if name not in design.domain:
             raise ArgumentError(
@@ -223,13 +223,13 @@ def _check_typical(design: DesignSpec, typical: object) -> dict[str, Any]:
             )
         declared = design.domain[name]
         if isinstance(declared, Levels):
-            found[str(name)] = _check_shares(name, declared, given)
+            marginals[str(name)] = _check_shares(name, declared, given)
             continue
         checked = _check_number(name, declared, given)
         events = design.response.kind == "binary" and name == design.response_name
         # Of 0 and 1 the mean tells the spread.
-        found[str(name)] = checked[0] if events and isinstance(checked, tuple) else checked
-    return found
+        marginals[str(name)] = checked[0] if events and isinstance(checked, tuple) else checked
+    return marginals
 
 
 def _check_shares(name: str, declared: Levels, given: object) -> dict[Any, float]:
@@ -244,7 +244,7 @@ def _check_shares(name: str, declared: Levels, given: object) -> dict[Any, float
     form = f"{_typical()}: {form}"
     if not isinstance(given, Mapping) or not given:
         raise ArgumentError(f"{form}; got {safe_repr(given)}")
-    codes, found = declared.code_of(), {}
+    codes, shares = declared.code_of(), {}
     for level, share in given.items():
         known = canonical(level)
         if known not in codes:
@@ -253,11 +253,11 @@ def _check_shares(name: str, declared: Levels, given: object) -> dict[Any, float
             )
         if not is_number(share) or not 0 <= share <= 1:
             raise ArgumentError(f"{form}; got {safe_repr(share)} for {safe_repr(level)}")
-        found[known] = float(share)
-    total = sum(found.values())
-    if total > 1 + WHOLE or (len(found) == len(codes) and total < 1 - WHOLE):
+        shares[known] = float(share)
+    total = sum(shares.values())
+    if total > 1 + WHOLE or (len(shares) == len(codes) and total < 1 - WHOLE):
         raise ArgumentError(f"{_typical()}: the shares of the levels of {name!r} add up to {total:.4g}, not 1")
-    return found
+    return shares
 
 
 def _check_number(name: str, declared: Range, given: object) -> float | tuple[float, float]:
@@ -382,8 +382,8 @@ def population_rows(
     random_source(seed)  # refuses what is no seed
     random = np.random.default_rng(seed)
     if pieces is not None:
-        found, table = pieces.made_up(known, n, USUAL, random)
-        if found is not pieces:
+        record_pieces, table = pieces.made_up(known, n, USUAL, random)
+        if record_pieces is not pieces:
             raise ArgumentError(NO_RESPONSE)
         return pd.DataFrame(table)
     table = made_up_rows(design, plan.family, known, n, USUAL, random)

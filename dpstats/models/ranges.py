@@ -342,8 +342,8 @@ def _bought_dispersion(
     """The greatest count that is not clipped, the dispersion and, for an intercept to centre, the mean."""
     values, each = rows.responses(), planned.eps / 2
     high = buy_reach(values, planned.high, eps=each, random=rows.random)
-    found = buy_count_moments(values, planned.high, eps=each, adjacency=adjacency, random=rows.random)
-    return replace(planned, high=high, mean=found.mean if centred else None, alpha=least_alpha(high, found.alpha))
+    moments = buy_count_moments(values, planned.high, eps=each, adjacency=adjacency, random=rows.random)
+    return replace(planned, high=high, mean=moments.mean if centred else None, alpha=least_alpha(high, moments.alpha))
 
 
 class _CountedRows(NamedTuple):

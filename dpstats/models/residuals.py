@@ -56,8 +56,8 @@ def bought_residuals(
     at = design.names.index("Intercept")
     moved[at] += design.scale[at] * (own[0] - declared[0]) / declared[1]
     centre, sd = ResidualCentre(tuple(moved.tolist()), scale * cap), float(f"{tails.rms * reach * own[1]:.4g}")
-    found = replace(purchase, centre=centre, beyond=beyond, sd=sd)
-    return found, encoded if own == declared else encoded.map_rows(
+    residuals = replace(purchase, centre=centre, beyond=beyond, sd=sd)
+    return residuals, encoded if own == declared else encoded.map_rows(
         partial(_in_units, scale, (own[0] - declared[0]) / declared[1])
     )
 

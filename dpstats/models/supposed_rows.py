@@ -211,9 +211,9 @@ def record_means(
     pieces: RecordPieces, family: Family, cap: float | None, known: KnownColumns, prior: ColumnPrior
 ) -> RowMeans:
     """What a record that is divided into pieces adds in the mean, at coefficients that fit the records best."""
-    found = [made_up_means(one, family, cap) for one in made_up_records(pieces, known, prior)]
-    means = (np.mean(np.array([one[at] for one in found], dtype=np.float64), axis=0) for at in range(1, len(found[0])))
-    return RowMeans(found[0].coef, *means)
+    draws = [made_up_means(one, family, cap) for one in made_up_records(pieces, known, prior)]
+    means = (np.mean(np.array([one[at] for one in draws], dtype=np.float64), axis=0) for at in range(1, len(draws[0])))
+    return RowMeans(draws[0].coef, *means)
 
 
 def panel_means(plan: Plan, known: KnownColumns) -> RowMeans:
@@ -241,9 +241,9 @@ def made_up_records(pieces: RecordPieces, known: KnownColumns, prior: ColumnPrio
     whole = known.in_like(pieces.responses)
     size = min(len(known.like), PUBLIC_ROWS) if known.like is not None and whole else ROWS
     for _ in range(1 if whole else DRAWS):
-        found, table = pieces.made_up(known, size, prior, random)
+        record_pieces, table = pieces.made_up(known, size, prior, random)
         records = as_table(pd.DataFrame(table))
-        block, count = concatenate(found.rows(records).collect()), found.used(records)
+        block, count = concatenate(record_pieces.rows(records).collect()), record_pieces.used(records)
         if not count:
             raise ArgumentError("like: no row is complete; check its numbers and levels against the domain")
         yield Records(block, count)
@@ -274,8 +274,8 @@ def _fitted(family: Family, rows: Block) -> Vector:
     """The coefficients in model units that fit public rows best, shape (p,)."""
     count, size = rows.exog.shape
     ridge = np.full(size, PUBLIC_RIDGE * count)
-    found = minimize(PerturbedObjective(family, [rows], ridge, np.zeros(size), 1.0), PUBLIC_GRADIENT * count)
-    return np.asarray(found, dtype=np.float64)
+    minimiser = minimize(PerturbedObjective(family, [rows], ridge, np.zeros(size), 1.0), PUBLIC_GRADIENT * count)
+    return np.asarray(minimiser, dtype=np.float64)
 
 
 def _endog(family: Family, eta: Vector, deviation: float, random: np.random.Generator) -> Vector:

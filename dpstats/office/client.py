@@ -190,15 +190,15 @@ class OfficeClient:
         """What a call would release and cost; free. `verb` names another call than glm, whose formula may be None."""
         if formula is not None:
             arguments["formula"] = formula
-        asked = _request(verb, dataset, eps=eps, **arguments)
-        facts = self._call("/v1/plan", asked | {"forecast": verb == "glm"})[1]
+        request = _request(verb, dataset, eps=eps, **arguments)
+        facts = self._call("/v1/plan", request | {"forecast": verb == "glm"})[1]
         forecast = None if facts["forecast"] is None else WideFrame(facts["forecast"])
         return OfficePlan(facts, facts["costs"], facts["left"], forecast)
 
     def made_up(self, formula: str, dataset: str, eps: float, *, rows: int = 1_000, **arguments: Any) -> pd.DataFrame:
         """Rows that are made up by the codebook alone, to write code against; free."""
-        asked = _request("glm", dataset, formula=formula, eps=eps, **arguments)
-        return pd.read_csv(io.StringIO(self._call("/v1/made-up", asked | {"rows": rows})[1]))
+        request = _request("glm", dataset, formula=formula, eps=eps, **arguments)
+        return pd.read_csv(io.StringIO(self._call("/v1/made-up", request | {"rows": rows})[1]))
 
     def glm(self, formula: str, dataset: str, eps: float, **arguments: Any) -> GLMResults:
         """A model, as by `dpstats.glm`; its seed, ledger and engine are the keeper's, and so is the adjacency.
@@ -262,8 +262,8 @@ class OfficeClient:
 
     def release_statistics(self, dataset: str, columns: list[str], eps: float, **arguments: Any) -> ReleasedStatistics:
         """Sums of squares and products for many least squares models, as by `dpstats.release_statistics`."""
-        asked = _request("release_statistics", dataset, columns=columns, eps=eps, **arguments)
-        return self._release(ReleasedStatistics, asked)
+        request = _request("release_statistics", dataset, columns=columns, eps=eps, **arguments)
+        return self._release(ReleasedStatistics, request)
 
     def buy_ranges(self, dataset: str, columns: list[str], eps: float, **arguments: Any) -> BoughtRanges:
         """Ranges of columns, as by `dpstats.buy_ranges`."""
@@ -293,9 +293,9 @@ class OfficeClient:
         """Show a release of one's own to the other analysts of its data set, or no more."""
         self._call(f"/v1/releases/{_part('id', id)}/share", {"shared": shared})
 
-    def _release(self, kind: type[Result], asked: Mapping[str, Any]) -> Result:
+    def _release(self, kind: type[Result], request: Mapping[str, Any]) -> Result:
         unsure = "; whether it took the request is not known: repeat the same call, which is paid for once"
-        status, job = self._call("/v1/releases", asked, taken=unsure)
+        status, job = self._call("/v1/releases", request, taken=unsure)
         if status == 200:
             made = time.strftime("%Y-%m-%d %H:%M", time.localtime(job["taken"]))
             _say(f"this is the release that was asked for at {made}, paid for once; another label asks for another one")
@@ -340,8 +340,8 @@ class OfficeClient:
         for attempt in range(1, TRIES + 1):
             last = attempt == TRIES or not self._answered
             try:
-                asked = urllib.request.Request(self.url + path, sent, headers | more)
-                with self._opener.open(asked, timeout=self._timeout) as answer:
+                request = urllib.request.Request(self.url + path, sent, headers | more)
+                with self._opener.open(request, timeout=self._timeout) as answer:
                     content = _content(answer)
                     self._answered = True
                     return answer.status, content

@@ -228,11 +228,11 @@ def _check_apart(datasets: Mapping[str, DataSet]) -> None:
 
     A ledger is of one data set, so these would have two.
     """
-    seen: dict[str, str] = {}
+    owners: dict[str, str] = {}
     for name, dataset in datasets.items():
         source = dataset.source
         facts = str(Path(source).resolve()) if isinstance(source, str) else repr(sorted(source.items()))
-        if (other := seen.setdefault(facts, name)) != name:
+        if (other := owners.setdefault(facts, name)) != name:
             raise ArgumentError(
                 f"[data.{name}]: source is that of [data.{other}] too, and what two ledgers allow adds up for the same "
                 "rows. Use one ledger for both: one data set, whose codebook has the columns of both"
@@ -255,7 +255,7 @@ def _dataset(folder: Path, name: str, table: Table) -> DataSet:
         row.end()
         if column not in domain:
             raise ArgumentError(f"{table.where} columns: {column!r} is not in the codebook; correct the name")
-    found = DataSet(
+    dataset = DataSet(
         name=name,
         title=table.text("title", name),
         source=_source(folder, table),
@@ -268,7 +268,7 @@ def _dataset(folder: Path, name: str, table: Table) -> DataSet:
         **given,
     )
     table.end()
-    return found
+    return dataset
 
 
 def _source(folder: Path, table: Table) -> str | dict[str, str]:

@@ -176,8 +176,8 @@ class Pool:
         """Jobs of the data sets of the file that are paid for, the oldest first, with their analysts."""
         paid = "state = 'taken' OR (state = 'paying' AND begun < ?)"
         with contextlib.suppress(Unavailable):
-            found = self._store.rows(f"SELECT * FROM job WHERE {paid} ORDER BY begun", (time.time() - PAYING,))
-            return {row["id"]: row["analyst"] for row in found if row["dataset"] in self._office.datasets}
+            jobs = self._store.rows(f"SELECT * FROM job WHERE {paid} ORDER BY begun", (time.time() - PAYING,))
+            return {row["id"]: row["analyst"] for row in jobs if row["dataset"] in self._office.datasets}
         return {}
 
     def _carry_out(self, job: str, worker: Worker | None = None) -> bool:

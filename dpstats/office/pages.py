@@ -275,8 +275,8 @@ def codebook(visit: Visit) -> Response:
     """The public facts of a data set; those columns that have all the words that are searched for."""
     data, query = visit.dataset(visit.path_params["data"]), visit.query_params.get("q", "")
     texts = [" ".join(map(str, one.values())).lower() for one in data["columns"]]
-    found = [all(word in text for word in query.lower().split()) for text in texts]
-    columns = [one for one, is_found in zip(data["columns"], found, strict=True) if is_found]
+    matches = [all(word in text for word in query.lower().split()) for text in texts]
+    columns = [one for one, is_found in zip(data["columns"], matches, strict=True) if is_found]
     return visit.show("dataset.html", data["title"], data=data, columns=columns, q=query)
 
 
@@ -308,10 +308,10 @@ def planned(visit: Visit, data: Mapping[str, Any]) -> dict[str, Any]:
     """What the page shows of a plan: the plan, or the fault of the request."""
     try:
         request = request_of(data["name"], visit.sent)
-        found = visit.service.plan(visit.name, request, forecast=True)
+        plan_facts = visit.service.plan(visit.name, request, forecast=True)
     except (DPStatsError, Refused) as error:
         return {"fault": str(refusal(error)), "plan": None}
-    facts = {"fault": None, "plan": found, "chosen": request.verb, "asked": written(request)}
+    facts = {"fault": None, "plan": plan_facts, "chosen": request.verb, "asked": written(request)}
     return {**facts, "code": reports.code(visit, request)}
 
 

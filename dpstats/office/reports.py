@@ -31,8 +31,8 @@ _DRAWING = threading.Lock()  # fonts and settings of matplotlib are those of the
 def pictures(result: Any) -> list[tuple[str, str]]:
     """The pictures that a result has, by kind, with their titles; the first is the main one."""
     if isinstance(result, dp.GLMResults):
-        found = [("coefficients", "Coefficients with their intervals")]
-        return [*found, ("shares", "Sampling error and privacy noise")] if result.has_errors else found
+        charts = [("coefficients", "Coefficients with their intervals")]
+        return [*charts, ("shares", "Sampling error and privacy noise")] if result.has_errors else charts
     if isinstance(result, dp.Evaluation):
         titles = {"calibration": "Calibration", "roc": "ROC curve", "residuals": "Residuals"}
         return [(kind, title) for kind, title in titles.items() if getattr(result, kind) is not None]

@@ -136,8 +136,8 @@ class Request:
     def digest(self) -> str:
         """The same for the same request, whether a page, Python or R has written it; the key that it has by itself."""
         given = {name: _usual(name, value) for name, value in self.given.items()}
-        asked = {name: value for name, value in given.items() if (name, value) not in _DEFAULTS}
-        facts = [self.dataset, self.verb, asked, self.label]
+        arguments = {name: value for name, value in given.items() if (name, value) not in _DEFAULTS}
+        facts = [self.dataset, self.verb, arguments, self.label]
         return hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
 
     @property
@@ -219,10 +219,12 @@ def call_arguments(request: Request, dataset: Any, find: Callable[[str], Mapping
     def released(name: str, id: object, kind: Any) -> Any:
         if not isinstance(id, str):
             raise ArgumentError(f"{name} must be the id of a release, got {safe_repr(id)}")
-        found = from_result(find(id))
-        if not isinstance(found, kind):
-            raise ArgumentError(f"{name} must be the id of a {kind.__name__}; that release is a {type(found).__name__}")
-        return found
+        release = from_result(find(id))
+        if not isinstance(release, kind):
+            raise ArgumentError(
+                f"{name} must be the id of a {kind.__name__}; that release is a {type(release).__name__}"
+            )
+        return release
 
     def candidate(value: Any) -> Any:  # {"fit": id} is a model, other texts and numbers are rules
         return released("candidates", value.get("fit"), dp.GLMResults) if isinstance(value, Mapping) else value

@@ -73,12 +73,12 @@ class Service:
 
     def analyst_of(self, token: str, role: str = "analyst") -> str | None:
         """Whose token it is; None if it is nobody's or was revoked."""
-        given, found = hash_of(token), None
+        given, analyst = hash_of(token), None
         # All are compared, whichever it is.
         for row in self._store.rows("SELECT name, token FROM person WHERE role = ? AND revoked IS NULL", (role,)):
             if hmac.compare_digest(row["token"], given):
-                found = row["name"]
-        return found
+                analyst = row["name"]
+        return analyst
 
     def is_keeper(self, token: str) -> bool:
         return self.analyst_of(token, "keeper") is not None
@@ -219,7 +219,7 @@ class Service:
 
     def budgets(self) -> list[dict[str, JSON]]:
         """What was spent of each data set, by analyst and over time."""
-        found = []
+        budgets = []
         for name, dataset in self.office.datasets.items():
             with self._ledger(name) as ledger:
                 spending, history = (_records(one.reset_index()) for one in (ledger.spending(), ledger.history()))
@@ -228,8 +228,8 @@ class Service:
                 spent = history[-1] if history else {"eps": 0.0, "delta": 0.0}
                 left = {key: max(0.0, total[key] - spent[key]) for key in total}
             facts = {"name": name, "title": dataset.title, "total": total, "remaining": left}
-            found.append({**facts, "analysts": spending, "history": history})
-        return found
+            budgets.append({**facts, "analysts": spending, "history": history})
+        return budgets
 
     def audit(self, since: float | None = None, *, most: int = -1, about: str = "") -> list[dict[str, JSON]]:
         """Who did what and when, in order; what became of jobs is dated by when it could be seen.
@@ -271,8 +271,8 @@ class Service:
         offered = [dataset.name for dataset in self.office.datasets.values() if _may(analyst, dataset)]
         if not isinstance(request.dataset, str) or request.dataset not in offered:
             hint = near_miss(request.dataset, offered) if isinstance(request.dataset, str) else None
-            asked = f"; did you mean {hint!r}?" if hint else f"; choose among {', '.join(offered) or 'none'}"
-            raise ArgumentError(f"dataset {safe_repr(request.dataset)} is not known{asked}")
+            suggestion = f"; did you mean {hint!r}?" if hint else f"; choose among {', '.join(offered) or 'none'}"
+            raise ArgumentError(f"dataset {safe_repr(request.dataset)} is not known{suggestion}")
         dataset = self.office.datasets[request.dataset]
         request.check()
         if request.verb not in dataset.verbs:
@@ -296,9 +296,9 @@ class Service:
         if request.verb != "glm":
             guarantee = bounded(analyst, _rehearsed, request.verb, given, dataset.domain, dataset.unit)
             entry = {"label": f"{request.verb} of {dataset.name}", "formula": given.get("formula")}
-            told: dict[str, JSON] = {"costs": {"eps": guarantee.eps, "delta": guarantee.delta}}
-            told |= {"summary": f"{entry['label']}: eps={guarantee.eps:g}, delta={guarantee.delta:g}"}
-            return _Checked(None, (guarantee,), ({**entry, "method": request.verb},), len(dataset.domain), told)
+            answer: dict[str, JSON] = {"costs": {"eps": guarantee.eps, "delta": guarantee.delta}}
+            answer |= {"summary": f"{entry['label']}: eps={guarantee.eps:g}, delta={guarantee.delta:g}"}
+            return _Checked(None, (guarantee,), ({**entry, "method": request.verb},), len(dataset.domain), answer)
         made = self._plans(analyst, dataset.name, json.dumps(dict(request.arguments), sort_keys=True))
         wanted = {"checked", *(["account"] if shown else []), *(["forecast"] if forecast else [])}
         if not wanted <= made.keys():
@@ -310,9 +310,9 @@ class Service:
                 if "checked" not in made:
                     raise
         checked: _Checked = made["checked"]
-        told = {name: value for part in wanted - {"checked"} for name, value in made.get(part, {}).items()}
+        answer = {name: value for part in wanted - {"checked"} for name, value in made.get(part, {}).items()}
         entries = tuple({**entry, "domain": given["domain"]} for entry in checked.entries)
-        return checked._replace(entries=entries, told={**checked.told, **told})
+        return checked._replace(entries=entries, told={**checked.told, **answer})
 
     @contextlib.contextmanager
     def _ledger(self, name: str) -> Iterator[Ledger]:
@@ -475,16 +475,16 @@ def _worked_out(
         for name in FormulaSource(formula, None, given["domain"]).columns:
             if name not in codebook:  # an office buys no range of a column that it does not know
                 hint = near_miss(name, codebook)
-                asked = f"; did you mean {hint!r}?" if hint else f"; it has {', '.join(codebook)}"
-                raise DomainError(f"column {name!r} is not in the codebook of {dataset}{asked}")
+                suggestion = f"; did you mean {hint!r}?" if hint else f"; it has {', '.join(codebook)}"
+                raise DomainError(f"column {name!r} is not in the codebook of {dataset}{suggestion}")
     plan: Any = dp.plan(**given) if pickled is None else pickle.loads(pickled)
     if "checked" in wanted:
         digest, whole = plan.digest(), plan.guarantee
         facts = {"formula": plan.formula, "plan_hash": digest, "columns": plan.design.columns}
         entries = tuple({**words, **facts} for words in plan.entries)
-        told = {"digest": digest, "costs": {"eps": whole.eps, "delta": whole.delta}}
-        told |= {"summary": f"{plan.description}\n\nThis plan has too many columns to be shown whole."}
-        yield "checked", _Checked(pickle.dumps(plan), plan.charges, entries, len(plan.names), told)
+        answer = {"digest": digest, "costs": {"eps": whole.eps, "delta": whole.delta}}
+        answer |= {"summary": f"{plan.description}\n\nThis plan has too many columns to be shown whole."}
+        yield "checked", _Checked(pickle.dumps(plan), plan.charges, entries, len(plan.names), answer)
     if "account" in wanted:
         summary = plan.summary()
         yield "account", {"summary": summary.as_text(), "html": summary.as_html(), "notes": list(plan.advice)}
@@ -502,8 +502,8 @@ def _rehearsed(verb: str, given: Mapping[str, Any], domain: Domain, unit: str | 
     rows = rehearsal_rows(domain, REHEARSAL)
     if unit is not None:
         rows[unit] = range(REHEARSAL)
-    found: Guarantee = getattr(dp, verb)(**given, data=rows).guarantee
-    return found
+    guarantee: Guarantee = getattr(dp, verb)(**given, data=rows).guarantee
+    return guarantee
 
 
 def _made_up(pickled: bytes | None, domain: Domain, rows: int) -> str:

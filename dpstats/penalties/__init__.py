@@ -96,9 +96,9 @@ def from_dict(stored: Mapping[str, Any]) -> Penalty:
     """
     if "name" not in stored or "alpha" not in stored:
         raise ArgumentError("a stored penalty must have the keys 'name' and 'alpha'")
-    found = penalty(stored["name"], **{key: value for key, value in stored.items() if key != "name"})
-    assert found is not None
-    return found
+    regulariser = penalty(stored["name"], **{key: value for key, value in stored.items() if key != "name"})
+    assert regulariser is not None
+    return regulariser
 
 
 def split_curvature(whole: Penalty) -> tuple[float, Penalty | None]:

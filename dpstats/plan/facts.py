@@ -362,7 +362,7 @@ def _screening_rows(screening: ScreeningPlan) -> list[tuple[Any, ...]]:
 
 def _information_rows(plan: InformationPlan) -> list[tuple[Any, ...]]:
     """The purchases of inference, as rows of the budget table."""
-    found = {
+    purpose = {
         "known": "",
         "dispersion": "dispersion",
         "robust": "robust variances",
@@ -371,6 +371,6 @@ def _information_rows(plan: InformationPlan) -> list[tuple[Any, ...]]:
     costs = {
         ("information", "standard errors"): plan.eps,
         ("info: rounding", "discrete noise"): plan.purchase.cover_eps,
-        ("spread", found): plan.purchase.spread_eps + plan.purchase.weights_eps,
+        ("spread", purpose): plan.purchase.spread_eps + plan.purchase.weights_eps,
     }
     return [(name, cost, 0.0, cost, cost, 0.0, buys) for (name, buys), cost in costs.items() if buys]

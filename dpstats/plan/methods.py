@@ -143,31 +143,31 @@ def plan_fit_statistics(request: Request, design: PublicDesign, spec: FitSpec) -
     ArgumentError if they are asked for where there are none.
     """
     options = request.options
-    asked, by = options.fitstats, options.fitstats_by
+    share, by = options.fitstats, options.fitstats_by
     variables = named_variables("fitstats_variables", options.fitstats_variables)
     named = "fitstats_by" if by is not None else "fitstats_variables" if variables is not None else None
     if options.focus is not None:
         return None
-    if asked is None or asked == 0:
+    if share is None or share == 0:
         if named is not None:
             raise ArgumentError(
                 f"{named} needs fit statistics: pass {argument('fitstats', SHARE)} too, or leave it out"
             )
         return None
     reason = no_fit_statistics(request, spec)
-    eps = (SHARE if asked == "auto" else asked) * request.eps
+    eps = (SHARE if share == "auto" else share) * request.eps
     if reason is None and eps < LEAST_EPS:
         reason = f"would be only noise at an eps of {eps:.2g}; raise eps"
     biased = obstacle(spec.family, spec.penalty, spec.options) is not None
     if reason is None and (biased or not buys_errors(spec)):
-        if asked != "auto" or named is not None:
+        if share != "auto" or named is not None:
             raise ArgumentError(f"fitstats {needs_errors()}")
         return None
     if reason is None:
         if named is not None:  # refuses names of none of the formula's variables
             averaged_variables(design, variables, by)
         return FitStatisticsPlan(eps, request.adjacency, variables=variables, by=by)
-    if asked != "auto" or named is not None:
+    if share != "auto" or named is not None:
         raise ArgumentError(f"{named or 'fitstats'} {reason}")
     return None
 
@@ -319,8 +319,8 @@ class ResidualPurchase:
         """What `to_dict` gave `stored` of."""
         centre = stored["centre"]
         beyond = None if stored["beyond"] is None else (stored["beyond"][0], stored["beyond"][1])
-        found = None if centre is None else ResidualCentre.from_dict(centre)
-        return cls(stored["eps"], found, beyond, stored.get("sd"))
+        residual_centre = None if centre is None else ResidualCentre.from_dict(centre)
+        return cls(stored["eps"], residual_centre, beyond, stored.get("sd"))
 
 
 def cap_purchase(request: Request, residuals: ResidualPurchase | None, *, one_tail: bool) -> CapPurchase | None:
@@ -348,17 +348,17 @@ def response_purchase(request: Request, design: PublicDesign) -> ResponsePurchas
     ArgumentError if the purchase is asked for where there is nothing to buy or no room for it in the plan.
     """
     reason, options = _obstacle(request, design), request.options
-    asked = options.response == "bought"
-    if asked and reason is not None:
+    explicit = options.response == "bought"
+    if explicit and reason is not None:
         raise ArgumentError(f"{argument('response', 'bought')} {reason}")
     if options.response == "declared" or reason is not None:
         return None
     intervals = caps_for_intervals(request)
     open_counts = buys_greatest_count(request.family)
     open_width = is_open_quantile(request)
-    if not (asked or intervals or open_counts or open_width):
+    if not (explicit or intervals or open_counts or open_width):
         return None
-    share = interval_share(request) if (intervals or open_width) and not asked else options.response_share
+    share = interval_share(request) if (intervals or open_width) and not explicit else options.response_share
     assert isinstance(design, DesignSpec)
     return ResponsePurchase(share * request.row_eps, design.response.low, design.response.high)
 
@@ -368,8 +368,8 @@ def interval_share(request: Request) -> float:
 
     Half of the whole `response_share` for quantiles, so that one of several can pay for all.
     """
-    asked = request.options.response_share
-    return asked / 2 if is_open_quantile(request) else min(asked, ERRORS_SHARE)
+    share = request.options.response_share
+    return share / 2 if is_open_quantile(request) else min(share, ERRORS_SHARE)
 
 
 WORKING_CAP, INTERVAL_CAP = 0.35, 0.9

@@ -206,8 +206,8 @@ def counts_note(plan: Any) -> list[str]:
     """What the rows, counted before the fit, say of the Domain, in one note."""
     if plan.counts is None or plan.counts.rows is None:
         return []
-    found = [sentence(one) for one in count_findings(plan)]
-    return [" ".join(found)] if found else []
+    sentences = [sentence(one) for one in count_findings(plan)]
+    return [" ".join(sentences)] if sentences else []
 
 
 def unnamed_note(plan: PlanFacts) -> list[str]:
@@ -480,9 +480,9 @@ def width_note(plan: PlanFacts, family: Quantile) -> str:
 def dispersion_note(plan: PlanFacts) -> str:
     """What a bought alpha is, and what standard errors take it for."""
     assert plan.response is not None
-    found = "will be" if plan.response.alpha is None else "was"
+    verb = "will be" if plan.response.alpha is None else "was"
     return (
-        f"alpha {found} bought for all counts without regard to their columns, and set one standard deviation above "
+        f"alpha {verb} bought for all counts without regard to their columns, and set one standard deviation above "
         "its estimate. It tends to be too large, which may widen model-based standard errors; coefficients are valid "
         f"for any alpha. {argument('inference', 'robust')} does not use it, but its standard errors are usually wider, "
         f"often two to three times. The alternative is {argument('family', 'poisson')}: its quasi-Poisson errors use "
@@ -596,8 +596,8 @@ def sums_note(plan: PlanFacts) -> list[str]:
 
 def limit_note(plan: PlanFacts) -> list[str]:
     """What limits the last release beside its noise, at the rows that are guessed."""
-    said = plan.stages[-1].plan.limit_note(plan.request.options.rows_guess)
-    return [] if said is None else [said]
+    note = plan.stages[-1].plan.limit_note(plan.request.options.rows_guess)
+    return [] if note is None else [note]
 
 
 def rows_needed_note(plan: PlanFacts) -> str:

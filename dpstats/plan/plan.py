@@ -178,10 +178,10 @@ class Plan(Simulated, PlanFacts):
         >>> dp.plan("y ~ x", {"x": (0, 1), "y": bool}, 1.0, family="binomial").by_rows()["errors"].iloc[-1]
         'free'
         """
-        found = self._call("by_rows").by_rows(self, n)
-        if found.empty:
+        table = self._call("by_rows").by_rows(self, n)
+        if table.empty:
             _log.warning("dpstats: by_rows is empty: %s", self._same_for_all_rows())
-        return found
+        return table
 
     def _same_for_all_rows(self) -> str:
         """Why the number of rows changes nothing, or there is no forecast by it."""
@@ -191,10 +191,10 @@ class Plan(Simulated, PlanFacts):
         if self.counts is None and options.n is None:
             errors = "" if options.inference is True else f"; {argument('inference', True)} buys standard errors"
             return f"this plan counts no rows, so it is the same for every number of them{errors}"
-        asked = argument("inference", options.inference) if options.n is None else argument("n")
+        setting = argument("inference", options.inference) if options.n is None else argument("n")
         fixed = options.inference != "auto" or options.n is not None
         free = "" if options.unit is None else f"; {argument('inference', True)} buys standard errors"
-        fix = f"; leave out {asked} and it follows their number" if fixed else free
+        fix = f"; leave out {setting} and it follows their number" if fixed else free
         return f"this plan is the same for every number of {options.record.of}{fix}"
 
     def at(self, eps: float) -> Plan:
@@ -255,9 +255,9 @@ class Plan(Simulated, PlanFacts):
         >>> "gaussian" in plan.summary().as_text()
         True
         """
-        case, rows = self._usual(found := self._outcomes())
+        case, rows = self._usual(outcomes := self._outcomes())
         tables = [header_table(self, "none read"), column_table(self), *plan_tables(case, rows)]
-        tables += [] if found.empty else [rows_table(found)]
+        tables += [] if outcomes.empty else [rows_table(outcomes)]
         return Summary(
             tables, [*plan_notes(self, what="A fit by this plan", case=case), *rounding_note(case.objective)]
         )
@@ -267,38 +267,38 @@ class Plan(Simulated, PlanFacts):
         follows = self.counts is not None and (self.counts.settles_errors or self.counts.trimmable)
         return self.call.by_rows(self) if self.call is not None and follows else pd.DataFrame()
 
-    def _usual(self, found: pd.DataFrame) -> tuple[Plan, str]:
+    def _usual(self, outcomes: pd.DataFrame) -> tuple[Plan, str]:
         """The plan as most lines of the table of `by_rows` have it, and for how many rows, in words; itself without.
 
         Of lines that print alike it is the first. An open plan stands for errors that cost nothing, which fits of few
         rows never have.
         """
-        if found.empty or self.call is None:
+        if outcomes.empty or self.call is None:
             return self, ""
-        kinds = list(zip(found["ranges"], found["errors"], found["method"], strict=True))
+        kinds = list(zip(outcomes["ranges"], outcomes["errors"], outcomes["method"], strict=True))
         alike = [
             rows
-            for rows, kind in zip(found.index, kinds, strict=True)
+            for rows, kind in zip(outcomes.index, kinds, strict=True)
             if kinds.count(kind) == max(map(kinds.count, kinds))
         ]
-        printed = _printed(found).astype(str)
+        printed = _printed(outcomes).astype(str)
         same = (printed == printed.loc[alike[len(alike) // 2]]).all(axis=1)
         rows = int(printed.index[same][0])
-        return self.call.with_rows(self, rows), f"with {rows:,} {found.index.name}"
+        return self.call.with_rows(self, rows), f"with {rows:,} {outcomes.index.name}"
 
     def __str__(self) -> str:
         """What most readers need of the `summary`."""
-        found, guarantee = self._outcomes(), self.guarantee
-        open_method = not found.empty and found["method"].nunique() > 1  # the table has it
+        outcomes, guarantee = self._outcomes(), self.guarantee
+        open_method = not outcomes.empty and outcomes["method"].nunique() > 1  # the table has it
         facts = [f"{self.family.link} link", f"{len(self.names)} columns"]
         facts += [] if open_method else [f"method: {method_name(self)}"]
         facts += [] if self.request.penalty is None else [f"penalty: {penalty_text(self)}"]
         lines = [*banner(guarantee), model_title(self), *facts_lines([modelled_level(self), *facts])]
-        if not found.empty:
+        if not outcomes.empty:
             # No line repeats another.
-            lines += rows_table(_printed(found).drop_duplicates()).as_text().split("\n")
+            lines += rows_table(_printed(outcomes).drop_duplicates()).as_text().split("\n")
         delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
-        case, rows = self._usual(found)
+        case, rows = self._usual(outcomes)
         budget = (
             f"Budget: eps {guarantee.eps:.4g}{delta}{f', {rows}' * bool(rows)}: {purchases_text(case, case.budget)}."
         )
@@ -386,9 +386,9 @@ class Plan(Simulated, PlanFacts):
         )
 
 
-def _printed(found: pd.DataFrame) -> pd.DataFrame:
+def _printed(outcomes: pd.DataFrame) -> pd.DataFrame:
     """The table of `by_rows` with its shares as they are printed."""
-    return found.assign(share=found["share"].round(2))
+    return outcomes.assign(share=outcomes["share"].round(2))
 
 
 @np.errstate(all="ignore")
@@ -525,8 +525,8 @@ def replan(plan: Plan, eps: float) -> Plan:
     settled anew. ArgumentError if `eps` is too small for the ranges that the call buys.
     """
     eps, _ = check_budget(eps)
-    asked = plan.request if plan.call is None else plan.call.request
-    request = replace(plan.request, eps=eps, options=replace(plan.request.options, noise=asked.options.noise))
+    original = plan.request if plan.call is None else plan.call.request
+    request = replace(plan.request, eps=eps, options=replace(plan.request.options, noise=original.options.noise))
     response = plan.response
     if response is not None and (priced := response_purchase(request, plan.design)) is not None:
         response = replace(response, eps=priced.eps)

@@ -263,19 +263,19 @@ def bought_tables(plan: PlanFacts) -> list[SimpleTable]:
             for name, ends in ranges.items()
         ]
     if plan.completed and plan.response is not None:
-        found = plan.response
+        response = plan.response
         capped = "centre, scale and cap" if plan.family.models_mean else "centre, scale, width h"
         use = capped if plan.family.response == "continuous" else "greatest count"
         if not plan.objective.caps_loss:
             use = "choice of method"
-        rows.append((plan.design.response_name, [format_number(found.low), format_number(found.high), use]))
+        rows.append((plan.design.response_name, [format_number(response.low), format_number(response.high), use]))
         if plan.residuals is not None:
             rows.append(("residuals", ["", format_number(capped_at(plan) or math.inf), "cap"]))
-        if found.mean is not None:
+        if response.mean is not None:
             what = "rate, per exp(offset)" if plan.design.offset_bound else "mean"
-            rows.append((plan.design.response_name, ["", format_number(found.mean), what]))
-        if found.alpha is not None:
-            rows.append((plan.design.response_name, ["", format_number(found.alpha), "alpha, dispersion"]))
+            rows.append((plan.design.response_name, ["", format_number(response.mean), what]))
+        if response.alpha is not None:
+            rows.append((plan.design.response_name, ["", format_number(response.alpha), "alpha, dispersion"]))
     return [full_width(["low", "high", "for"], rows, [12, 12, 23], title="Bought with the budget")] if rows else []
 
 
@@ -302,15 +302,15 @@ def supposed_columns(plan: PlanFacts) -> str:
     return f"cautious forecast: {supposed}" if supposed else "forecast for columns as declared"
 
 
-def rows_table(found: pd.DataFrame) -> SimpleTable:
+def rows_table(outcomes: pd.DataFrame) -> SimpleTable:
     """What the number of rows decides, below what its forecast supposes."""
-    several = ["method"] if found["method"].nunique() > 1 else []
+    several = ["method"] if outcomes["method"].nunique() > 1 else []
     rows = [
         (f"{rows:,}", [row["ranges"], row["errors"], f"{row['share']:.0%}", *row[several]])
-        for rows, row in found.iterrows()
+        for rows, row in outcomes.iterrows()
     ]
-    title = f"Ranges and standard errors by the number of {found.index.name} that is counted"
-    title += "".join(f"\n{line.partition(';')[0]}" for line in found.attrs.get("note", "").split("\n") if line)
+    title = f"Ranges and standard errors by the number of {outcomes.index.name} that is counted"
+    title += "".join(f"\n{line.partition(';')[0]}" for line in outcomes.attrs.get("note", "").split("\n") if line)
     headers, widths = ["ranges", "standard errors", "coefficients with one", *several], [12, 20, 24, 20]
     if several and max(len(name) for name, _ in rows) > len("100,000"):
         widths = [10, 17, 14, 20]  # the longest header is broken, and no number of rows

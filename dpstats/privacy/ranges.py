@@ -232,8 +232,8 @@ def cell_counts(
     Values beyond it are in none of them, or moved to its ends with `clip`; those that are not finite are in none.
     """
     edges = np.linspace(low, high, CELLS + 1)
-    found = float_rows(values).total(partial(_cell_counts, edges, atom, clip), operator.add)
-    return CellCounts(edges, found[: len(edges)], found[len(edges) : -1], int(found[-1]))
+    counts = float_rows(values).total(partial(_cell_counts, edges, atom, clip), operator.add)
+    return CellCounts(edges, counts[: len(edges)], counts[len(edges) : -1], int(counts[-1]))
 
 
 def _cell_counts(edges: Array, atom: float | None, clip: bool, blocks: Iterable[Array]) -> NDArray[np.int64]:

@@ -157,11 +157,11 @@ class PrivateRows:
         return NotReleasedError(f"{self.name}{of_what}: averages over the rows were not bought; {remedy}; {HINT}")
 
     def _not_bought_of(self, variable: Variable, step: float | None) -> NotReleasedError:
-        asked = argument("fitstats_variables", {variable.name: step})
+        setting = argument("fitstats_variables", {variable.name: step})
         steps = () if self.statistics is None else self.statistics.functions.steps
         sizes = [one.amount / variable.unit for one in steps if step is not None and one.column == variable.column]
         bought = f"comparisons({{{variable.name!r}: {sizes[0]:g}}}) has the step that was bought; " if sizes else ""
-        return self._not_bought(f" of {variable.name!r}", f"{bought}{asked} in the call of the fit buys them")
+        return self._not_bought(f" of {variable.name!r}", f"{bought}{setting} in the call of the fit buys them")
 
     def knows(self, group: int | None) -> bool:
         """Whether a group stands out from its noise."""
@@ -410,8 +410,8 @@ class Comparer:
             if name not in self.source.read:
                 raise ArgumentError(f"variables: {name!r} is in no term of the model, which left it out (left_out)")
             number = Variable(name, name, None, (), -1, 0.0, alone=False)
-            found = formula_variables(design).get(name, number)
-            return found if self._is_of_public_cells(name, found) else number
+            variable = formula_variables(design).get(name, number)
+            return variable if self._is_of_public_cells(name, variable) else number
         named = [one.name for one in formula_variables(design).values()]
         if isinstance(self.source, PublicRows) and known and name not in named:
             columns = [column for column in known if column in self.source.read]

@@ -110,8 +110,10 @@ def missing_notes(results: ReleasedModel) -> list[str]:
     # Columns that may stand for others that a lasso left out.
     hidden = results._inference.withheld
     withheld = [] if hidden is None else [results._fitted_names[place] for place in np.flatnonzero(hidden)]
-    _, told = suspect_levels(results)
-    unknown = [str(name) for name, error in results.bse.items() if np.isinf(error) and name not in {*withheld, *told}]
+    _, suspects = suspect_levels(results)
+    unknown = [
+        str(name) for name, error in results.bse.items() if np.isinf(error) and name not in {*withheld, *suspects}
+    ]
     if withheld:
         few = withheld[:MOST_NAMES]
         more = f" and {len(withheld) - len(few)} more" if len(withheld) > len(few) else ""
@@ -122,7 +124,7 @@ def missing_notes(results: ReleasedModel) -> list[str]:
     if unknown:
         which = ", ".join(unknown) if len(unknown) <= MOST_NAMES else f"{len(unknown)} coefficients (blank above)"
         # What names a cure comes before what helps in general, which does not help those that it is for.
-        cures, cured = rare_references_note(results, told)
+        cures, cured = rare_references_note(results, suspects)
         general = [] if cured.issuperset(unknown) else [what_would_help(results)]
         rare = ", which few rows have, or none" if _of_rare_levels(results).issuperset(unknown) else ""
         lost = f"Not identified at this budget: {which}{rare}.{unknown_fit(results)}"
@@ -332,17 +334,17 @@ def term_columns(results: ReleasedModel, term: str) -> set[str]:
     return {name for code in term.split(":") if code in codes for name in columns_of(codes[code])}
 
 
-def rare_references_note(results: ReleasedModel, told: Container[str] = ()) -> tuple[list[str], set[str]]:
+def rare_references_note(results: ReleasedModel, suspects: Container[str] = ()) -> tuple[list[str], set[str]]:
     """Which factors would show more from another reference level, and the coefficients which that would show.
 
-    Nothing of a factor of which all coefficients are `told`.
+    Nothing of a factor of which all coefficients are `suspects`.
     """
     if not results.has_errors:
         return [], set()
     design, notes, cured = fitted_last(results), [], {"Intercept"}
     columns = {term.name: design.names[term.columns] for term in design.terms}
     for name in rare_references(design, results._inferred):
-        if all(one in told for one in columns[name]):
+        if all(one in suspects for one in columns[name]):
             continue
         cured.update(columns[name])
         column = _factor_column(name)
@@ -371,11 +373,11 @@ def costly_references_note(results: ReleasedModel) -> list[str]:
     if not shows_errors(results):
         return []
     design = fitted_last(results)
-    told, notes = set(rare_references(design, results._inferred)), []
+    rare_terms, notes = set(rare_references(design, results._inferred)), []
     _, suspected = suspect_levels(results)
     columns = {term.name: design.names[term.columns] for term in design.terms}
     for name, place in costly_references(design, results._inferred).items():
-        if name in told or suspected.issuperset(columns[name]):
+        if name in rare_terms or suspected.issuperset(columns[name]):
             continue
         column = _factor_column(name)
         if results.plan.family.name in OF_PIECES and column in FIRST:
@@ -412,12 +414,12 @@ def suspect_levels(results: ReleasedModel) -> tuple[list[Any], set[str]]:
         unknown = np.isinf(errors[columns])
         if variable.name in rare:
             # All are measured from it, and the intercept is of its rows.
-            columns, found = [variable.factor.base, *columns], [reference]
+            columns, suspects = [variable.factor.base, *columns], [reference]
             unknown = np.ones(len(columns), dtype=bool)
         else:
-            found = list(compress(others, unknown))
-        if 0 < len(found) <= max(len(others) - 1, 1):  # more are a matter of the budget
-            levels += found
+            suspects = list(compress(others, unknown))
+        if 0 < len(suspects) <= max(len(others) - 1, 1):  # more are a matter of the budget
+            levels += suspects
             names.update(compress([plan.names[column] for column in columns], unknown))
     return levels, names
 

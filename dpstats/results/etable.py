@@ -135,8 +135,8 @@ class ETable(Printed):
         ArgumentError
             If `label` is no label of LaTeX, or the file cannot be written.
         """
-        found = self.summary()
-        shown = found if check_flag("notes", notes) else Summary(found.tables)
+        summary = self.summary()
+        shown = summary if check_flag("notes", notes) else Summary(summary.tables)
         return written_text(path, shown.as_latex(label, floating=self.title != ""))
 
     def _abreast(self, width: int) -> int:
@@ -185,8 +185,8 @@ class ETable(Printed):
         for name in dict.fromkeys(name for fact in facts for name in fact):
             cells = {fact.get(name, "") for fact in facts}
             known = any(name in one.figures for one in self._columns) if name in FIGURES else cells != {""}
-            told = name in COMMON_FACTS or len(cells) > 1 or not cells <= USUAL.get(name, cells)
-            if known if name in (*FIGURES, *OF_SUMS, *ROW_FACTS) else told:
+            notable = name in COMMON_FACTS or len(cells) > 1 or not cells <= USUAL.get(name, cells)
+            if known if name in (*FIGURES, *OF_SUMS, *ROW_FACTS) else notable:
                 shown.append((name, [fact.get(name, "") for fact in facts[which]]))
         return shown
 
@@ -363,7 +363,7 @@ def _matches(argument: str, patterns: Any, names: Sequence[str]) -> list[str]:
     listed = [patterns] if isinstance(patterns, str) else patterns
     if not isinstance(listed, Sequence) or not all(isinstance(one, str) for one in listed):
         raise ArgumentError(f"{argument} must be a string or a list of strings, got {safe_repr(patterns)}")
-    found: list[str] = []
+    matches: list[str] = []
     for pattern in listed:
         try:
             ways = [pattern] if pattern in names else [n for n in names if pattern in n]
@@ -372,8 +372,8 @@ def _matches(argument: str, patterns: Any, names: Sequence[str]) -> list[str]:
             ways = []
         if not ways:
             raise _no_row(argument, pattern, names)
-        found += ways
-    return list(dict.fromkeys(found))
+        matches += ways
+    return list(dict.fromkeys(matches))
 
 
 def _no_row(argument: str, given: Any, names: Sequence[str]) -> ArgumentError:

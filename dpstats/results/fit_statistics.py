@@ -216,8 +216,8 @@ class ContrastWidth:
             if self._level(high) < LEAST_LEVEL:
                 return 0.0
             high *= 2
-        found = self._level(float(optimize.brentq(miss, LEAST_QUANTILE, high, xtol=1e-13)))
-        return found if found >= LEAST_LEVEL else 0.0
+        alpha = self._level(float(optimize.brentq(miss, LEAST_QUANTILE, high, xtol=1e-13)))
+        return alpha if alpha >= LEAST_LEVEL else 0.0
 
     def _level(self, quantile: float) -> float:
         """The alpha whose quantile this is."""
@@ -381,8 +381,8 @@ class FitStatistics:
         """The share of rows beyond the loss's cap, which the information leaves out; 0 if noise hides them."""
         weight, noise = self._intercept_weight()
         beyond = self.sums.count - weight
-        seen = beyond > BEYOND_SDS * math.hypot(noise, self.sums.count_sd)
-        return beyond / self.sums.rows() if seen else 0.0
+        signal = beyond > BEYOND_SDS * math.hypot(noise, self.sums.count_sd)
+        return beyond / self.sums.rows() if signal else 0.0
 
     def _intercept_weight(self) -> tuple[float, float]:
         """The sum of the rows' weights by the intercept's entry of the information, and the deviation of its noise."""
@@ -608,7 +608,7 @@ class FitStatistics:
             return -1.0 if math.isinf(half) else abs(distance) - half
 
         start = self.half_widths([(average, 1.0)], group)(alpha)
-        found = []
+        interval = []
         for side, bound in zip((-1.0, 1.0), bounds, strict=True):
             farthest = start if math.isinf(bound) else max(side * (bound - average.value), 0.0)
             while math.isinf(bound) and excess(side * farthest) <= 0 and farthest < FARTHEST * start:
@@ -617,8 +617,8 @@ class FitStatistics:
             if farthest > 0 and excess(side * farthest) > 0:
                 distance = optimize.brentq(lambda one, side=side: excess(side * one), 0.0, farthest, xtol=1e-6 * start)
                 end = average.value + side * float(distance)
-            found.append(min(max(end, bounds[0]), bounds[1]))
-        return found[0], found[1]
+            interval.append(min(max(end, bounds[0]), bounds[1]))
+        return interval[0], interval[1]
 
     def half_widths(
         self, parts: Sequence[tuple[Average, float]], group: int | None = None, distance: float = 0.0

@@ -580,7 +580,7 @@ def _unknown_name(r_matrix: Any, names: Sequence[str]) -> str | None:
         return None
     known = "|".join(re.escape(name) for name in sorted(names, key=len, reverse=True))
     rest = (re.sub(rf"(?<!\w)(?:{known})(?![\w\[])", " ", text) for text in texts)
-    return next((found for text in rest for found in re.findall(r"[^\W\d][\w.]*(?:\[[^\]]*\])?", text)), None)
+    return next((word for text in rest for word in re.findall(r"[^\W\d][\w.]*(?:\[[^\]]*\])?", text)), None)
 
 
 def shows_errors(results: InferenceMixin) -> bool:

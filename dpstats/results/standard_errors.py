@@ -147,8 +147,8 @@ def stand_ins(plan: Plan, debiased: Vector, released: Information) -> NDArray[np
         return None
     weights = np.zeros(len(plan.names))
     weights[plan.kept] = chooser.penalty_weights  # a screen leaves the lasso some columns
-    asked = chooser.penalty.slope(np.finfo(float).tiny, weights[list(released.columns)])
-    proxies = np.abs(debiased) * np.diag(released.matrix) < STAND_IN * asked
+    slopes = chooser.penalty.slope(np.finfo(float).tiny, weights[list(released.columns)])
+    proxies = np.abs(debiased) * np.diag(released.matrix) < STAND_IN * slopes
     return proxies if proxies.any() else None
 
 
@@ -318,12 +318,12 @@ def rare_references(design: Bounds, inferred: ReleasedErrors) -> list[str]:
     turned = np.diag(inferred.basis) < 0
     if not np.any(turned):
         return []
-    bounded, found = np.isfinite(inferred.table.estimates.contrasts(np.eye(len(turned))).se), []
+    bounded, terms = np.isfinite(inferred.table.estimates.contrasts(np.eye(len(turned))).se), []
     for name, factor, rare in rare_levels(design, inferred, certain=True):
         columns = list(factor.columns)
         if rare[0] and np.any(turned[columns] & ~bounded[columns]) and np.any(bounded[columns]):
-            found.append(name)
-    return found
+            terms.append(name)
+    return terms
 
 
 COSTLY = 2.0
@@ -376,15 +376,15 @@ def hiding_terms(design: Bounds, inferred: ReleasedErrors) -> HidingTerms:
     terms. If there are none a term that is hardly identified may hide them. A factor without a rare level is no cause.
     """
     table, estimates = inferred.table, inferred.table.estimates
-    errors, found = estimates.contrasts(table.map).se, estimates.identified
-    dropped = np.flatnonzero(~found.active)
+    errors, identified = estimates.contrasts(table.map).se, estimates.identified
+    dropped = np.flatnonzero(~identified.active)
     parts = {one.name: dropped[(dropped >= one.columns.start) & (dropped < one.columns.stop)] for one in design.terms}
     coded = {place for factor in design.dummies for place in factor.columns}
     factors = {one.name for one in design.terms if one.columns.start in coded}
     common = factors - rare_factors(design, inferred, certain=True)
     parts = {name: places for name, places in parts.items() if len(places) and name not in common}
 
-    def hidden_by(names: Iterable[str], without: Identified = found) -> NDArray[np.bool_]:
+    def hidden_by(names: Iterable[str], without: Identified = identified) -> NDArray[np.bool_]:
         sizes = np.broadcast_to(np.asarray(estimates.typical_size, dtype=np.float64), (estimates.size,)).copy()
         sizes[[place for name in names for place in parts[name]]] *= ABSENT
         absent = replace(estimates, typical_size=sizes, found=without).contrasts(table.map).se
@@ -398,8 +398,8 @@ def hiding_terms(design: Bounds, inferred: ReleasedErrors) -> HidingTerms:
     if estimates.is_model and (not hidden.any() or named == ["Intercept"]):
         hidden = np.zeros_like(hidden)
         places = {one.name: np.arange(one.columns.start, one.columns.stop) for one in design.terms}
-        doubted = [one for one in places if one not in {"Intercept", *common} and found.active[places[one]].all()]
-        for name in sorted(doubted, key=lambda name: float(found.ratios[places[name]].min()))[:DOUBTED]:
+        doubted = [one for one in places if one not in {"Intercept", *common} and identified.active[places[one]].all()]
+        for name in sorted(doubted, key=lambda name: float(identified.ratios[places[name]].min()))[:DOUBTED]:
             parts[name] = places[name]
             others = hidden_by([name], identify_without(estimates, places[name]))
             if np.sum(others) > np.sum(hidden):

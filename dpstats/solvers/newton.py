@@ -128,10 +128,10 @@ def optimum(objective: PerturbedObjective, tolerance: float, start: Vector | Non
     theta, sampled = sample_optimum(objective, theta)
     if sampled is None:
         theta, sampled = damped_newton(objective, theta, sample_decrement(objective))
-    found = descend(objective, theta, sampled, WELL_BELOW * tolerance)
-    if found.reliable:
-        return _refine(objective, found.theta, found.hessian, tolerance)
-    return _refine(objective, *damped_newton(objective, found.theta, 1e-9 * objective.natural_unit), tolerance)
+    descent = descend(objective, theta, sampled, WELL_BELOW * tolerance)
+    if descent.reliable:
+        return _refine(objective, descent.theta, descent.hessian, tolerance)
+    return _refine(objective, *damped_newton(objective, descent.theta, 1e-9 * objective.natural_unit), tolerance)
 
 
 def sample_optimum(objective: PerturbedObjective, theta: Vector) -> tuple[Vector, NDArray[np.float64] | None]:

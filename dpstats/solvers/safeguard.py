@@ -148,9 +148,9 @@ class _Search:
             target = pairs.plus(place.point, change)
             return ProposedStep(change, target, np.zeros_like(change))
         inner = 1e-3 * place.distance
-        found = minimize_quadratic(hessian, slope, self.penalty, self.weights, start, inner)
-        change = (found - place.point.high) - place.point.low
-        alive = found != 0
+        minimiser = minimize_quadratic(hessian, slope, self.penalty, self.weights, start, inner)
+        change = (minimiser - place.point.high) - place.point.low
+        alive = minimiser != 0
         best, least = ProposedStep(change, place.point, np.zeros_like(change)), np.inf
         for _ in range(POLISHES + 1):
             target, after = _landed(place.point, change, alive), place.gradient + wide @ change

@@ -66,17 +66,17 @@ def forecast_errors(
                 sample = sample._replace(offset=np.zeros(len(eta)), eta=eta, endog=endog)
             means.append(row_means(fitting.family, sample, None))
         if follows:
-            found = [_errors_of_stream(plan, one, rows, tick, random) for one in means]
+            forecasts = [_errors_of_stream(plan, one, rows, tick, random) for one in means]
         else:
-            found = [_errors(fitting, one, rows * ticks, deviation, random) for one in means]
+            forecasts = [_errors(fitting, one, rows * ticks, deviation, random) for one in means]
         sampling = fitting.inference(_sums(fitting, means[0], rows * ticks), NO_NOISE * deviation)[0].se
-    usual, upper = found[0], found[-1]
+    usual, upper = forecasts[0], forecasts[-1]
     counts = fitting.family.response == "count"
     # Draws of the noise know nothing of how far ticks are linearised from the coefficients.
     chances = [np.full(len(sampling), np.nan) if counts else chance for _, chance in (usual, upper)]
     columns = {
         "std_error": usual[0],
-        "lower": np.minimum.reduce([errors for errors, _ in found]),
+        "lower": np.minimum.reduce([errors for errors, _ in forecasts]),
         "upper": np.maximum(usual[0], upper[0]),
         "sampling": sampling,
         "identified": chances[0],
@@ -171,8 +171,8 @@ def _level_note(design: DesignSpec, described: bool) -> str:
     exact = phrase("Public rows with the response (like=) make it nearly exact.", shell="")
     if described:
         return f"The effects on {name} are not known: the intercept's standard error may be 1.3 times this. {exact}"
-    told = phrase(f"typical={{{column!r}: (mean, sd)}} tells it.", shell=f"--typical '{column}=[mean, sd]' tells it.")
+    advice = phrase(f"typical={{{column!r}: (mean, sd)}} tells it.", shell=f"--typical '{column}=[mean, sd]' tells it.")
     return (
         f"The level of {name} is not known: where its mean is far from the middle of its range, standard errors may be "
-        f"1.5 times these, and the intercept's twice. {told} {exact}"
+        f"1.5 times these, and the intercept's twice. {advice} {exact}"
     )

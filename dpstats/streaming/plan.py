@@ -210,10 +210,10 @@ class StreamPlan:
     def without_typical(self) -> list[str]:
         """Columns of numbers, the response aside, whose typical values the Domain does not tell."""
         domain, responses = self.design.domain, self.design.parsed.response_columns
-        told = {name: domain.get(name) for name in self.design.columns if name not in responses}
+        declarations = {name: domain.get(name) for name in self.design.columns if name not in responses}
         return [
             name
-            for name, declared in told.items()
+            for name, declared in declarations.items()
             if isinstance(declared, Range) and declared.typical is None and not declared.is_binary
         ]
 

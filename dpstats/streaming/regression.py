@@ -327,8 +327,8 @@ class Regression(_Stream):
         start = max(0, tick - workload.window) if isinstance(workload, Window) else int(release.start[0])
         deviation = plan.interval_deviation(start, tick) if plan.may_start_late else plan.deviation(tick)
         late = start > 0 and plan.may_start_late
-        found = self._results(release.params, release.released, deviation, start, tick)
-        return self._or_with_errors(replace(found, late=late))
+        results = self._results(release.params, release.released, deviation, start, tick)
+        return self._or_with_errors(replace(results, late=late))
 
     def between(self, a: int, b: int) -> StreamResults:
         """The regression of the ticks a + 1, ..., b, with 0 <= a < b <= tick, from the same noisy sums, at no cost.
@@ -353,21 +353,21 @@ class Regression(_Stream):
         linearised, weights = self._running.linearised(a, b)
         return StreamResults(self._running.plan, params, sums, deviation, a + 1, b, linearised, weights)
 
-    def _or_with_errors(self, found: StreamResults) -> StreamResults:
+    def _or_with_errors(self, results: StreamResults) -> StreamResults:
         """A regression that names ticks with errors, the nearest in number of some that end where its own do.
 
         Itself if it has errors, or no regression of the stream has.
         """
-        if found.has_errors or found.plan.without_errors is not None:
-            return found
-        last, ticks = found.last, found.last - found.first + 1
+        if results.has_errors or results.plan.without_errors is not None:
+            return results
+        last, ticks = results.last, results.last - results.first + 1
         lengths = {last, *(round(2 ** (half / 2)) for half in range(2 * last.bit_length()))}
         starts = [last - length for length in sorted(lengths, key=lambda length: abs(length - ticks))]
         for start in starts:
             kept = start == 0 or start >= self._running.releases.first
             if kept and self._interval(start, last).has_errors:
-                return replace(found, with_errors=(start, last))
-        return found
+                return replace(results, with_errors=(start, last))
+        return results
 
     def _closed(self, *, whole: bool = True) -> StreamResults:
         """The regression of the tick that was just closed; a warning, once a process, if ticks use far fewer rows.

@@ -264,11 +264,11 @@ class StreamResults(FittedModel):
             )
         if self.rows is not None:
             weights = " and ".join(self._row_weights)
-            told = f"{'Effective number of rows' if weights else 'Rows used'}, by the noisy sums: {self.rows}."
-            told += f" A row counts {weights}, so that there may be more rows than that." if weights else ""
+            rows_note = f"{'Effective number of rows' if weights else 'Rows used'}, by the noisy sums: {self.rows}."
+            rows_note += f" A row counts {weights}, so that there may be more rows than that." if weights else ""
             if self.rows.value < FEW_DEVIATIONS * self.rows.std_error:
-                told += " That is no more than noise: if many were passed, compare their cells with the domain."
-            notes.append(told)
+                rows_note += " That is no more than noise: if many were passed, compare their cells with the domain."
+            notes.append(rows_note)
         if (reason := self._obstacle()) is not None:
             return [*notes, f"No errors are shown: {reason}.", SHRUNK]
         if not errors:

@@ -263,10 +263,10 @@ def joint_profile(
     """The profile of a family; arguments as for `joint_scales_delta`."""
     family = get_family(family, of_pieces=True)
     curve = family.curve(CELLS)
-    seen = curve_weights(family, curve, weight_cap), majorant_shift(family, eta_error, weight_cap)
-    removal = joint_points(curve, curvature_ratio, *seen, law)
+    weights = curve_weights(family, curve, weight_cap), majorant_shift(family, eta_error, weight_cap)
+    removal = joint_points(curve, curvature_ratio, *weights, law)
     return JointProfile(
-        removal, joint_points(curve, 0.0, *seen, law), family.signed, min(eps, EPS_MAX), delta, adjacency
+        removal, joint_points(curve, 0.0, *weights, law), family.signed, min(eps, EPS_MAX), delta, adjacency
     )
 
 

@@ -148,9 +148,9 @@ def within_sums(lattice: WithinLattice, parts: Iterable[OwnedRows[Block]]) -> Wi
             n, one, other = (part[some].astype(kind) for part in (rows, sums[:, i], sums[:, j]))
             if lattice.whole:
                 own = groups.sums[some, 1 + size + place].astype(kind)
-                found = _nearest(n * own - one * other, n * n)
-                matrices[some, place] = found
-                entry += _exact_sum(found)
+                quotients = _nearest(n * own - one * other, n * n)
+                matrices[some, place] = quotients
+                entry += _exact_sum(quotients)
             else:
                 entry -= _exact_sum(_nearest(one * other, n))
         entries.append(entry if lattice.whole else int(products[i, j]) + entry)
