@@ -69,19 +69,19 @@ def _evaluate(options: argparse.Namespace) -> None:
     if options.against is not None:
         arguments["against"] = _loaded_fit(options.against, "--against")
     with payment(options) as ledger, new_file(options.output):
-        found = evaluate(fit, options.data, options.eps, ledger=ledger, **arguments)
-    deliver(found, lambda: _evaluation_text(found, options), options.output)
+        evaluation = evaluate(fit, options.data, options.eps, ledger=ledger, **arguments)
+    deliver(evaluation, lambda: _evaluation_text(evaluation, options), options.output)
 
 
-def _evaluation_text(found: Evaluation, options: argparse.Namespace) -> str:
+def _evaluation_text(evaluation: Evaluation, options: argparse.Namespace) -> str:
     """What is printed."""
     if not options.json:
-        return f"{found.summary(full=options.full)}\n"
-    frames = {name: getattr(found, name) for name in FRAMES}
+        return f"{evaluation.summary(full=options.full)}\n"
+    frames = {name: getattr(evaluation, name) for name in FRAMES}
     tables = {name: None if table is None else records(table) for name, table in frames.items()}
-    numbers = {name: getattr(found, name) for name in ("rows", "rows_se", "rows_left_out", "rows_left_out_se")}
-    models = {"model": found.model} | ({} if found.against is None else {"against": found.against})
-    facts = {**models, **numbers, "guarantee": found.guarantee.to_dict(), "notes": list(found.notes)}
+    numbers = {name: getattr(evaluation, name) for name in ("rows", "rows_se", "rows_left_out", "rows_left_out_se")}
+    models = {"model": evaluation.model} | ({} if evaluation.against is None else {"against": evaluation.against})
+    facts = {**models, **numbers, "guarantee": evaluation.guarantee.to_dict(), "notes": list(evaluation.notes)}
     return as_json({**facts, **tables})
 
 
@@ -128,19 +128,23 @@ def _check(options: argparse.Namespace) -> None:
     arguments = {name: getattr(options, name) for name in (*NAMED, "unit") if hasattr(options, name)}
     with payment(options) as ledger, new_file(options.output):
         domain = domain_of(options, ledger)
-        found = check(options.formula, options.data, domain, options.eps, ledger=ledger, **arguments)
+        data_check = check(options.formula, options.data, domain, options.eps, ledger=ledger, **arguments)
     # How many rows there are is public under replace_one; the shell shows noisy counts alone all the same.
-    found = replace(found, nobs=None)
-    deliver(found, lambda: _text(found, options.json), options.output)
+    data_check = replace(data_check, nobs=None)
+    deliver(data_check, lambda: _text(data_check, options.json), options.output)
 
 
-def _text(found: Check, as_facts: bool) -> str:
+def _text(data_check: Check, as_facts: bool) -> str:
     """What is printed."""
     if not as_facts:
-        return f"{found.summary()}\n"
-    tables = {name: records(getattr(found, name)) for name in ("table", "located")}
-    totals = found.totals.rename_axis("what")
-    facts = {"formula": found.formula, "guarantee": found.guarantee.to_dict(), "findings": found.findings}
+        return f"{data_check.summary()}\n"
+    tables = {name: records(getattr(data_check, name)) for name in ("table", "located")}
+    totals = data_check.totals.rename_axis("what")
+    facts = {
+        "formula": data_check.formula,
+        "guarantee": data_check.guarantee.to_dict(),
+        "findings": data_check.findings,
+    }
     return as_json({**facts, "totals": records(totals), **tables})
 
 
@@ -157,29 +161,31 @@ def add_show(commands: Commands) -> None:
 
 
 def _show(options: argparse.Namespace) -> None:
-    found = _loaded(options.file, "file")
+    release = _loaded(options.file, "file")
     of_fits = [name for name in ("full", "uncertainty", "exponentiate") if getattr(options, name)]
-    if of_fits and not isinstance(found, GLMResults) and (options.format != "json" or options.exponentiate):
+    if of_fits and not isinstance(release, GLMResults) and (options.format != "json" or options.exponentiate):
         raise ArgumentError(f"--{of_fits[-1]} is for a fit")
     if options.format == "json":
-        facts = found.to_dict()
-        if isinstance(found, GLMResults):
-            facts = fit_facts(found, exponentiate=options.exponentiate)
+        facts = release.to_dict()
+        if isinstance(release, GLMResults):
+            facts = fit_facts(release, exponentiate=options.exponentiate)
         print(as_json(facts), end="")
         return
-    if isinstance(found, GLMResults) and (apart := [name for name in of_fits if name != "full"]):
+    if isinstance(release, GLMResults) and (apart := [name for name in of_fits if name != "full"]):
         formats = "" if options.exponentiate else ", and any --format except json"
         if len(of_fits) > 1 or (formats and options.format != "text"):
             others = " and ".join(f"--{name}" for name in ("full", "uncertainty", "exponentiate") if name != apart[0])
             raise ArgumentError(f"--{apart[0]} prints a separate table: leave out {others}{formats}")
         if options.exponentiate:
-            table = etable({found.plan.design.response_name: found}, exponentiate=True)
+            table = etable({release.plan.design.response_name: release}, exponentiate=True)
             print(table if options.format == "text" else getattr(table, f"to_{options.format}")())
         else:  # on one line each: --format json has all digits
-            print(found.uncertainty().to_string(float_format="{:.5g}".format))
+            print(release.uncertainty().to_string(float_format="{:.5g}".format))
         return
     more = "--full" if options.format == "text" else None
-    summary = summarize(found, full=options.full, details=more) if isinstance(found, GLMResults) else found.summary()
+    summary = (
+        summarize(release, full=options.full, details=more) if isinstance(release, GLMResults) else release.summary()
+    )
     print(getattr(summary, f"as_{options.format}")())
 
 
@@ -235,10 +241,10 @@ def _predict(options: argparse.Namespace) -> None:
     read = [name for name in dict.fromkeys((*columns, options.id)) if name is not None and table.count(name)]
     with opened_new(options.output) as write:
         rows, missing = table.batches(read).total(written, lambda one, other: (one[0] + other[0], one[1] + other[1]))
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as messages:
         warnings.simplefilter("always")
         warn_of_cells(design, table, offset=own)  # once of all rows: each batch would count its own
-    notes = [str(one.message) for one in told]
+    notes = [str(one.message) for one in messages]
     notes += [text for text in of_all if not text.startswith("newdata:")]
     if missing and sum("no prediction" in note for note in notes) != 1:  # one cause alone has told their number
         notes.append(f"in all, {missing:,} of {rows:,} rows have no prediction, and empty cells in the output")
@@ -269,16 +275,16 @@ def _loaded(path: Path, what: str) -> GLMResults | Check | Evaluation:
         raise DataError(f"{what}: there is no file {str(path)!r}") from error
     except (OSError, UnicodeError, ValueError) as error:
         raise DataError(f"{what}: {path} does not hold released values; check the path") from error
-    for found in (GLMResults, Check, Evaluation):
-        if kind == found.__name__:
-            return found.load(path)
+    for release_type in (GLMResults, Check, Evaluation):
+        if kind == release_type.__name__:
+            return release_type.load(path)
     raise DataError(f"{what}: {path} is not a fit, check or evaluation written by --output")
 
 
 def _loaded_fit(path: Path, what: str) -> GLMResults:
     """The fit in a file; DataError if it holds something else."""
-    found = _loaded(path, what)
-    if isinstance(found, GLMResults):
-        return found
-    kind = {Check: "a check", Evaluation: "an evaluation"}[type(found)]
+    release = _loaded(path, what)
+    if isinstance(release, GLMResults):
+        return release
+    kind = {Check: "a check", Evaluation: "an evaluation"}[type(release)]
     raise DataError(f"{what}: {path} holds {kind}, not a fit; pass a file written by fit --output")

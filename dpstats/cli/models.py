@@ -145,29 +145,29 @@ def _plan(options: argparse.Namespace) -> None:
             domain = ledger.domain
     if options.eps is None and (options.rows is None or not options.se):
         raise ArgumentError("--eps is missing: give the budget of this model, such as --eps 1")
-    found = plan(options.formula, domain, 1.0 if options.eps is None else options.eps, **_arguments(options))
-    _warn(found, options)
+    fit_plan = plan(options.formula, domain, 1.0 if options.eps is None else options.eps, **_arguments(options))
+    _warn(fit_plan, options)
     typical = _typical(options.typical)
     if typical is not None and options.rows is None and not options.se:
         raise ArgumentError("--typical describes rows for a forecast: add --rows N, or --se NAME=ERROR")
     if options.se:
-        _print_needed(found, _errors_wanted(options.se), typical, options)
+        _print_needed(fit_plan, _errors_wanted(options.se), typical, options)
         return
-    forecast = None if options.rows is None else found.standard_errors(options.rows, typical=typical)
+    forecast = None if options.rows is None else fit_plan.standard_errors(options.rows, typical=typical)
     if options.json:
         more: dict[str, Any] = {}
         if forecast is not None:
             more = {"assumption": forecast.attrs["note"], "standard_errors": records(forecast.rename_axis("term"))}
-        outcomes = found._outcomes()
-        case, rows = found._usual(outcomes)
+        outcomes = fit_plan._outcomes()
+        case, rows = fit_plan._usual(outcomes)
         if rows:  # the number of rows settles the budget
-            if options.rows is not None and found.call is not None:
-                case, rows = found.call.with_rows(found, options.rows), f"{options.rows:,} {outcomes.index.name}"
+            if options.rows is not None and fit_plan.call is not None:
+                case, rows = fit_plan.call.with_rows(fit_plan, options.rows), f"{options.rows:,} {outcomes.index.name}"
             more |= {"budget_for": rows.removeprefix("with "), "by_rows": records(outcomes)}
         print(as_json({**plan_facts(case), **more}), end="")
         return
-    shown = found.summary() if options.full else found
-    of = found.request.options.record.of
+    shown = fit_plan.summary() if options.full else fit_plan
+    of = fit_plan.request.options.record.of
     print(shown if forecast is None else _forecast_text(forecast, f"{options.rows:,} {of}"))
 
 
@@ -209,10 +209,10 @@ def _forecast_text(table: pd.DataFrame, rows: str) -> Summary:
     )
 
 
-def _warn(found: Plan, options: argparse.Namespace) -> None:
+def _warn(fit_plan: Plan, options: argparse.Namespace) -> None:
     """Say on standard error what a summary says of a guarantee that means little, where none is printed."""
     if options.json or getattr(options, "rows", None) is not None or getattr(options, "se", None):
-        for note in weak_guarantee_note(found):
+        for note in weak_guarantee_note(fit_plan):
             print(f"note: {note}", file=sys.stderr)
 
 
@@ -230,40 +230,40 @@ def _errors_wanted(settings: list[str]) -> dict[str, float]:
 
 def _typical(settings: list[str]) -> dict[str, Any] | None:
     """What is known of columns by name, None of none."""
-    found = {name: _value(text) for name, _, text in (setting.partition("=") for setting in settings)}
-    return found or None
+    values = {name: _value(text) for name, _, text in (setting.partition("=") for setting in settings)}
+    return values or None
 
 
 def _print_needed(
-    found: Plan, wanted: dict[str, float], typical: dict[str, Any] | None, options: argparse.Namespace
+    fit_plan: Plan, wanted: dict[str, float], typical: dict[str, Any] | None, options: argparse.Namespace
 ) -> None:
     """How many rows standard errors need, or which eps where the number of rows is given."""
     if options.rows is None:
-        size = sample_size(found, se=wanted, typical=typical)
+        size = sample_size(fit_plan, se=wanted, typical=typical)
         assert isinstance(size, ErrorSize)
         answer: ErrorSize | RequiredEps = size
         facts = {name: getattr(size, name) for name in ("n", "cautious", "eps")}
     else:
-        answer = required(found, se=wanted, n=options.rows, typical=typical)
+        answer = required(fit_plan, se=wanted, n=options.rows, typical=typical)
         facts = {name: getattr(answer, name) for name in ("eps", "cautious", "n")}
     table = records(answer.table.rename_axis("term"))
-    told = {**facts, "assumption": answer.assumption, "standard_errors": table}
-    print(as_json(told) if options.json else f"{answer}\n", end="")
+    report = {**facts, "assumption": answer.assumption, "standard_errors": table}
+    print(as_json(report) if options.json else f"{answer}\n", end="")
 
 
 def _fit(options: argparse.Namespace) -> None:
     arguments = _arguments(options)
     with payment(options) as ledger, new_file(options.output):
         domain = domain_of(options, ledger)
-        found = glm(options.formula, options.data, options.eps, domain=domain, ledger=ledger, **arguments)
-    _warn(found.plan, options)
+        fit = glm(options.formula, options.data, options.eps, domain=domain, ledger=ledger, **arguments)
+    _warn(fit.plan, options)
     # How many rows there are is public under replace_one; the shell shows no count of rows all the same.
-    if found.nobs is not None and found.plan.counts is not None:
-        told = [*count_findings(found.plan), *faults_line(found.plan)]  # which the summary tells beside the rows
-        for finding in told:
+    if fit.nobs is not None and fit.plan.counts is not None:
+        findings = [*count_findings(fit.plan), *faults_line(fit.plan)]  # which the summary tells beside the rows
+        for finding in findings:
             print(f"note: {finding}", file=sys.stderr)
-    found = replace(found, plan=replace(found.plan, counts=_without_public_rows(found.plan.counts)), nobs=None)
-    deliver(found, lambda: _text(found, options), options.output)
+    fit = replace(fit, plan=replace(fit.plan, counts=_without_public_rows(fit.plan.counts)), nobs=None)
+    deliver(fit, lambda: _text(fit, options), options.output)
 
 
 def _without_public_rows(counts: RowCounts | None) -> RowCounts | None:
@@ -271,13 +271,13 @@ def _without_public_rows(counts: RowCounts | None) -> RowCounts | None:
     return counts if counts is None or counts.rows_eps else replace(counts, rows=None)
 
 
-def _text(found: GLMResults, options: argparse.Namespace) -> str:
+def _text(fit: GLMResults, options: argparse.Namespace) -> str:
     """What is printed."""
     if options.json:
-        return as_json(fit_facts(found))
+        return as_json(fit_facts(fit))
     kept = "FILE" if options.output is None else options.output
     more = f"python -m dpstats show {kept} --full" + (", if --output keeps one" if options.output is None else "")
-    return f"{summarize(found, full=options.full, details=more)}\n"
+    return f"{summarize(fit, full=options.full, details=more)}\n"
 
 
 def _arguments(options: argparse.Namespace) -> dict[str, Any]:
@@ -324,35 +324,35 @@ def _value(text: str) -> Any:
         return text
 
 
-def plan_facts(found: Plan) -> dict[str, Any]:
+def plan_facts(fit_plan: Plan) -> dict[str, Any]:
     """What is public of a plan, for JSON."""
-    request = found.request
+    request = fit_plan.request
     return {
-        "formula": found.formula,
-        "family": found.family.name,
+        "formula": fit_plan.formula,
+        "family": fit_plan.family.name,
         "method": request.method,
         "penalty": None if request.penalty is None else request.penalty.name,
-        "guarantee": found.guarantee.to_dict(),
-        "bought_ranges": list(found.bought),
-        "columns": list(found.names),
-        "noise_sd": found.noise_sd.to_dict(),
-        "budget": records(found.budget),
+        "guarantee": fit_plan.guarantee.to_dict(),
+        "bought_ranges": list(fit_plan.bought),
+        "columns": list(fit_plan.names),
+        "noise_sd": fit_plan.noise_sd.to_dict(),
+        "budget": records(fit_plan.budget),
     }
 
 
-def fit_facts(found: GLMResults, *, exponentiate: bool = False) -> dict[str, Any]:
+def fit_facts(fit: GLMResults, *, exponentiate: bool = False) -> dict[str, Any]:
     """What was released of a fit, for JSON: all that its summary tells, with numbers of rows as `glance` has them."""
-    tidy, glance = found.tidy(exponentiate=exponentiate), found.glance().iloc[0]
+    tidy, glance = fit.tidy(exponentiate=exponentiate), fit.glance().iloc[0]
     counted = {}
     for name, key in (("nobs", "rows"), ("rows_counted", "rows_counted"), ("persons_counted", "persons")):
         if name in glance or name == "nobs":
             known = glance[name] is not pd.NA
             counted[key] = glance[name] if known else None
             counted[f"{key}_se"] = glance.get(f"{name}_std_error", 0.0) if known else None
-    notes = dict.fromkeys([*faults_line(found.plan), *found.notes, *filter(None, [tidy.attrs.get("note")])])
+    notes = dict.fromkeys([*faults_line(fit.plan), *fit.notes, *filter(None, [tidy.attrs.get("note")])])
     try:
-        figures = records(found.fitstats.rename_axis("figure"))
+        figures = records(fit.fitstats.rename_axis("figure"))
     except NotReleasedError:
         figures = []
-    facts = {**plan_facts(found.plan), **counted, "coefficients": records(tidy), "fitstats": figures}
+    facts = {**plan_facts(fit.plan), **counted, "coefficients": records(tidy), "fitstats": figures}
     return {**facts, "notes": list(notes)}

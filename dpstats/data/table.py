@@ -139,21 +139,21 @@ class Table:
 
     def within(self, memory: Memory) -> Table:
         """The same table, of whose rows only so much is kept in memory in model units."""
-        found = copy.copy(self)
-        found.memory = memory
-        return found
+        table = copy.copy(self)
+        table.memory = memory
+        return table
 
     def within_parts(self: AnyTable, memberships: Iterable[Membership]) -> AnyTable:
         """The same table, known to hold rows of these parts only: a public fact about how its rows were chosen."""
-        found = copy.copy(self)
-        found.memberships = tuple(dict.fromkeys((*self.memberships, *memberships)))
-        return found
+        table = copy.copy(self)
+        table.memberships = tuple(dict.fromkeys((*self.memberships, *memberships)))
+        return table
 
     def only(self, names: Iterable[str]) -> Table:
         """The table for one release that reads no other columns than `names`, each fetched once; reads nothing yet."""
-        found = copy.copy(self)
-        found._fetch = cache(self._fetch)
-        return found
+        table = copy.copy(self)
+        table._fetch = cache(self._fetch)
+        return table
 
     def check_ready(self) -> None:
         """Raise DataError unless the rows can be read and kept, by what is public; reads nothing."""
@@ -270,16 +270,16 @@ class Stream(Table):
     def _of_columns(self, names: Container[str], read: Read) -> Stream:
         """The same rows with some of their columns, read in this way."""
         kept = [at for at, label in enumerate(self.labels) if label in names]
-        found = Stream([self.labels[at] for at in kept], [self.at(at) for at in kept], read, self._ready)
-        found.memory, found.recomputed = self.memory, self.recomputed
-        found.filtered, found._selections = self.filtered, self._selections
-        return found
+        stream = Stream([self.labels[at] for at in kept], [self.at(at) for at in kept], read, self._ready)
+        stream.memory, stream.recomputed = self.memory, self.recomputed
+        stream.filtered, stream._selections = self.filtered, self._selections
+        return stream
 
     def where(self, holds: Holds, names: Iterable[str]) -> Stream:
         """The rows where `holds` says so, which looks at the columns `names`; reads nothing yet."""
-        found = copy.copy(self)
-        found.filtered, found._selections = True, (*self._selections, RowSelection(holds, tuple(names)))
-        return found
+        stream = copy.copy(self)
+        stream.filtered, stream._selections = True, (*self._selections, RowSelection(holds, tuple(names)))
+        return stream
 
     def __repr__(self) -> str:
         return f"<Stream of {len(self.labels)} columns>"

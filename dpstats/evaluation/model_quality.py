@@ -215,19 +215,19 @@ def evaluate(
         else:
             assert isinstance(design, DesignSpec)
             values = sums.of_table(design, rows, privacy.record, random)
-        found = describe(fit.plan, sums, noise.add(values, random), noise, guarantee)
+        evaluation = describe(fit.plan, sums, noise.add(values, random), noise, guarantee)
         tested, models = set(holdouts(rows, "test")), [fit] if against is None else [fit, against]
-        found = replace(found, held_out=bool(tested) and all(tested & set(one.holdouts) for one in models))
-        unsure = [NOT_KNOWN_HELD_OUT] if tested and not found.held_out else []
+        evaluation = replace(evaluation, held_out=bool(tested) and all(tested & set(one.holdouts) for one in models))
+        unsure = [NOT_KNOWN_HELD_OUT] if tested and not evaluation.held_out else []
         if against is not None:
-            found = replace(found, against=model_name(against.plan))
-        verdict = [] if against is None else [verdict_note(found)]
+            evaluation = replace(evaluation, against=model_name(against.plan))
+        verdict = [] if against is None else [verdict_note(evaluation)]
         dropped = [f"{note}." for note in dict.fromkeys(note for one in designs for note in _dropped_notes(one))]
         per_unit = [] if inherited is None else [PER_UNIT.format(unit=inherited)]
         weighted = bool(weights_note(blocks))
-        lost = left_out_note(found, design, weighted=weighted)
-        about_fit = (*noisy_share_note(found, fit), *shrunken_note(found, fit))
-        return replace(found, notes=(*verdict, *unsure, *lost, *about_fit, *found.notes, *dropped, *per_unit))
+        lost = left_out_note(evaluation, design, weighted=weighted)
+        about_fit = (*noisy_share_note(evaluation, fit), *shrunken_note(evaluation, fit))
+        return replace(evaluation, notes=(*verdict, *unsure, *lost, *about_fit, *evaluation.notes, *dropped, *per_unit))
 
     return Release(
         guarantee,
@@ -392,16 +392,16 @@ def describe(
     )
 
 
-def left_out_note(found: Evaluation, design: PublicDesign, *, weighted: bool) -> list[str]:
+def left_out_note(evaluation: Evaluation, design: PublicDesign, *, weighted: bool) -> list[str]:
     """How many rows, or persons, were left out, where noise hardly explains the number."""
-    number, error = found.rows_left_out, found.rows_left_out_se
+    number, error = evaluation.rows_left_out, evaluation.rows_left_out_se
     assert number is not None
     assert error is not None
     if number <= max(CLEARLY_LEFT_OUT * error, 0.5):
         return []
-    unit = found.guarantee.unit
+    unit = evaluation.guarantee.unit
     what = "rows" if unit is None else "persons"
-    of = "" if weighted else f"of {found.rows + number:,.0f} "  # what is left out has no weight to add
+    of = "" if weighted else f"of {evaluation.rows + number:,.0f} "  # what is left out has no weight to add
     why = "with a missing cell or an undeclared level"
     if _dropped_notes(design):
         why = "with a missing cell, an undeclared level or a value outside its range"
@@ -412,19 +412,23 @@ def left_out_note(found: Evaluation, design: PublicDesign, *, weighted: bool) ->
     return [f"{LEFT_OUT} {number:,.0f} (s.d. {rows_error(error)}) {of}{what}, {why}{finds}"]
 
 
-def noisy_share_note(found: Evaluation, fit: GLMResults) -> list[str]:
+def noisy_share_note(evaluation: Evaluation, fit: GLMResults) -> list[str]:
     """Why R2, or the share of the deviance explained, is unknown or uncertain, and what the fit itself has."""
     names = {"r2": "r_squared", PRINTED_NAMES["deviance"]: "deviance_explained"}
-    name = next((name for name in names if name in found.metrics.index), None)
-    if name is None or FEW_ROWS_NOTE in found.notes or any(note.startswith(WIDE_RANGE) for note in found.notes):
+    name = next((name for name in names if name in evaluation.metrics.index), None)
+    if (
+        name is None
+        or FEW_ROWS_NOTE in evaluation.notes
+        or any(note.startswith(WIDE_RANGE) for note in evaluation.notes)
+    ):
         return []
-    noise, sampling = found.metrics["noise_se"][name], found.metrics["sampling_se"][name]
+    noise, sampling = evaluation.metrics["noise_se"][name], evaluation.metrics["sampling_se"][name]
     if noise <= max(NOISY_SHARE * sampling, LARGE_NOISE):  # not so if they are unknown
         return []
     narrower = "" if fit.plan.family.response == "binary" else "a narrower declared range of the response or "
     figure = "R2" if name == "r2" else f"the {name}"
     note = f"Most of the uncertainty of {figure} is privacy noise: {narrower}more eps helps."
-    if math.isnan(noise) and found.rows > MANY_ROWS * found.rows_se:  # which noise could not hide
+    if math.isnan(noise) and evaluation.rows > MANY_ROWS * evaluation.rows_se:  # which noise could not hide
         note = f"The response hardly varies in these rows: {figure} is unknown. Is the response coded as in the Domain?"
     if fit.has_errors and names[name] in fit.fitstats.index:
         value, error = fit.fitstats["value"][names[name]], fit.fitstats["std_error"][names[name]]
@@ -434,9 +438,9 @@ def noisy_share_note(found: Evaluation, fit: GLMResults) -> list[str]:
     return [note]
 
 
-def shrunken_note(found: Evaluation, fit: GLMResults) -> list[str]:
+def shrunken_note(evaluation: Evaluation, fit: GLMResults) -> list[str]:
     """That observed shares differ more between bins than predicted ones, where the fit's shrinkage may explain it."""
-    table = found.calibration
+    table = evaluation.calibration
     if table is None or len(table) < 2:
         return []
     if fit.has_errors:

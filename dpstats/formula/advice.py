@@ -54,10 +54,10 @@ def advice(
 
 def _bought(names: Sequence[str], declared: Domain, table: Table | None) -> list[str]:
     """Why ranges may be bought by mistake: in one sentence of all columns whose type no file tells."""
-    near = {name: found for name in names if (found := near_miss(name, declared)) is not None}
+    near = {name: match for name in names if (match := near_miss(name, declared)) is not None}
     notes = [
-        f"column {name} is not declared, so the budget buys its range; the domain declares {found}: did you mean that?"
-        for name, found in near.items()
+        f"column {name} is not declared, so the budget buys its range; the domain declares {match}: did you mean that?"
+        for name, match in near.items()
     ]
     untyped = [name for name in names if name not in near and reader.is_csv_text(table, name)]
     if untyped:
@@ -126,7 +126,7 @@ def _absent(declared: Domain, parsed: Formula, table: Table) -> list[str]:
     missing = [name for name in declared if name not in names and name not in parsed.columns]
     near = [(name, near_miss(name, [label for label in names if label not in declared])) for name in missing]
     return [
-        f"the domain declares {name}, and the data have {found}: did you mean that?" for name, found in near if found
+        f"the domain declares {name}, and the data have {match}: did you mean that?" for name, match in near if match
     ]
 
 

@@ -196,8 +196,8 @@ def populations_of(candidates: Sequence[Plan], typical: object = None) -> list[P
     first, caps = candidates[0], [weight_cap(plan) for plan in candidates]
     assert isinstance(first.design, DesignSpec)
     # A rate tells how much rows say only where it caps their weights: the noise then goes by it.
-    told = first.design.offset is None or any(cap is not None for cap in caps)
-    level = _count_level(first) if told else USUAL.count
+    informative = first.design.offset is None or any(cap is not None for cap in caps)
+    level = _count_level(first) if informative else USUAL.count
     supposed = first.design, first.family, level, frozenset(caps)
     means = _declared_populations(*supposed) if typical is None else _populations(*supposed, typical)
     return [means[cap] for cap in caps]
@@ -350,10 +350,10 @@ def _dropping_steps(information: Vector, law: MatrixLaw) -> Iterator[tuple[Vecto
         directions = np.zeros((len(kept), size))
         directions[:, kept] = inverse
         deviations = np.sqrt(law.bilinear(directions, directions))
-        found = np.divide(np.diag(inverse), deviations, out=np.zeros(len(kept)), where=deviations > 0)
-        ratios[kept] = found
-        least = int(np.argmin(found))
-        yield ratios.copy(), float(found[least])
+        t_ratios = np.divide(np.diag(inverse), deviations, out=np.zeros(len(kept)), where=deviations > 0)
+        ratios[kept] = t_ratios
+        least = int(np.argmin(t_ratios))
+        yield ratios.copy(), float(t_ratios[least])
         # The inverse of the information among the rest: a rank-one change.
         rest = np.delete(np.arange(len(kept)), least)
         column = inverse[rest, least]

@@ -176,14 +176,14 @@ class Forecast:
         """Errors of `n` rows; see `Plan.standard_errors`."""
         n = check_row_count(n, 10**15)
         with show_elapsed("forecasting standard errors"):
-            found = [self.likely(name, n) for name in self.names]
-        usual, upper = found[0], found[-1]
+            forecasts = [self.likely(name, n) for name in self.names]
+        usual, upper = forecasts[0], forecasts[-1]
         # Of described rows the chance counts fits whose purchases go badly too: it stands beside their errors.
         unlucky, chance = self.cautious().likely(self.last, n) if self.known else upper
         identified = np.minimum(usual[1], chance) if self.known else usual[1]
         columns = {
             "std_error": np.where(identified < HALF, np.inf, usual[0]),
-            "lower": np.minimum.reduce([errors for errors, _ in found]),
+            "lower": np.minimum.reduce([errors for errors, _ in forecasts]),
             "upper": np.maximum(usual[0], unlucky),
             "sampling": self.sampling(self.names[0]) / np.sqrt(n),
             "identified": identified,
@@ -249,9 +249,9 @@ class Forecast:
         """
         centres = self._centre_variance(name, n)
         with single_blas_thread(len(self.coefficients)), quiet(), np.errstate(invalid="ignore"):
-            found = self._inferred(name, n).contrasts
-            spread, noise = found.spread_noise / found.variances, found.noise / found.variances
-        squares = found.information_noise + spread + noise**2 * centres / 4
+            contrasts = self._inferred(name, n).contrasts
+            spread, noise = contrasts.spread_noise / contrasts.variances, contrasts.noise / contrasts.variances
+        squares = contrasts.information_noise + spread + noise**2 * centres / 4
         squares = squares + (0.0 if self.sample is None else self.sample.log_variances / n)
         return np.asarray(np.sqrt(np.where(np.isfinite(squares), squares, 0.0)))
 
@@ -266,11 +266,11 @@ class Forecast:
         centres = np.random.default_rng(SEED).multivariate_normal(
             means.coef + pulled, noise, MOST_NOISES, method="eigh"
         )
-        found = [
+        metrics = [
             replace(statistics, residuals=replace(statistics.residuals, coef=tuple(one))).law.metric for one in centres
         ]
         left = np.append(-means.coef, 1.0)
-        sizes = np.array([left @ metric @ left for metric in found])
+        sizes = np.array([left @ metric @ left for metric in metrics])
         return float(np.var(sizes) / np.mean(sizes) ** 2)
 
     def likely(self, name: str, n: int, *, rough: bool = False) -> tuple[Vector, Vector]:
@@ -390,8 +390,8 @@ class Forecast:
         """
         places, most = slice(None) if columns is None else list(columns), noises(len(self.coefficients))
         missed = np.zeros(len(self.coefficients), dtype=int)[places]
-        for number, found in enumerate(self.drawn_errors(name or self.last, n, most), 1):
-            missed += ~np.isfinite(found[places])
+        for number, errors in enumerate(self.drawn_errors(name or self.last, n, most), 1):
+            missed += ~np.isfinite(errors[places])
             if missed.max() > int((1 - LIKELY) * most + 1e-9):
                 return False
             if number == draws and not missed.any():
@@ -509,14 +509,14 @@ def response_assumption(plan: HasModel, means: Sequence[float], deviation: float
     """
     if not np.all(np.isfinite(means)):
         return ""
-    kind, said = plan.family.response, f"This assumes that {response_words(plan, means[0])}"
+    kind, assumption = plan.family.response, f"This assumes that {response_words(plan, means[0])}"
     if len(set(means)) == 1:  # as it is known
-        return f"{said}{f' and a standard deviation of {deviation:.3g}' * (kind == 'count' and deviation > 0)}."
+        return f"{assumption}{f' and a standard deviation of {deviation:.3g}' * (kind == 'count' and deviation > 0)}."
     rich, poor = (f"{100 * mean:.3g} %" if kind == "binary" else figure(mean) for mean in means[1:])
     varies = " and varies as Poisson counts do" if kind == "count" else ""
     fact = "the share" if kind == "binary" else "mean and standard deviation"
     return (
-        f"{said}{varies} (informative rows: {rich}, uninformative: {poor}). If you know {fact}, type "
+        f"{assumption}{varies} (informative rows: {rich}, uninformative: {poor}). If you know {fact}, type "
         f"{'it' if kind == 'binary' else 'them'} as {typical_response(plan, means[0])}."
     )
 

@@ -96,8 +96,8 @@ class Choices:
 
     def outlook(self, rows: float) -> tuple[int, Outlook]:
         """The place of the candidate that is chosen, and what it is expected to show."""
-        found = zip(self._expectations, self.candidates, strict=True)
-        expected = [one.of(rows * (1 - self.share(rows, candidate))) for one, candidate in found]
+        pairs = zip(self._expectations, self.candidates, strict=True)
+        expected = [one.of(rows * (1 - self.share(rows, candidate))) for one, candidate in pairs]
         return (place := preferred(expected)), expected[place]
 
 
@@ -145,12 +145,12 @@ class AdaptiveForecast(Forecast):
         counts = plan.response is not None and plan.family.response == "count"
         if not self.known or not (plan.trimmed or plan.residuals is not None or counts):
             return table
-        found, well = table["std_error"], replace(self, likely_share=MIDDLE)
+        errors, well = table["std_error"], replace(self, likely_share=MIDDLE)
         if well.bought_at(n) != self.bought_at(n):
             # Where there are errors after worse purchases no draws need tell that there are some.
-            sure = np.isfinite(found).all()
+            sure = np.isfinite(errors).all()
             best = well.expected(self.last, n) if sure else well.likely(self.last, n, rough=True)[0]
-            table["lower"] = np.minimum(found, best)
+            table["lower"] = np.minimum(errors, best)
         return table
 
     def plan_at(self, n: float) -> Plan:
@@ -158,16 +158,21 @@ class AdaptiveForecast(Forecast):
 
     def bought_at(self, n: float) -> tuple[Domain, ResponsePurchase | None, bool, float | None]:
         """The Domain with the ranges that the search finds, what is bought of the response, and if and which cap."""
-        plan, found = self._settled(n)
+        plan, error_forecast = self._settled(n)
         assert isinstance(plan.design, DesignSpec)
         cap = None if plan.residuals is None or plan.residuals.centre is None else plan.residuals.centre.cap
-        if found is None:
+        if error_forecast is None:
             return plan.design.domain, plan.response, True, cap
-        return plan.design.domain, plan.response, found.finds_cap, cap if found.cap is None else found.cap
+        return (
+            plan.design.domain,
+            plan.response,
+            error_forecast.finds_cap,
+            cap if error_forecast.cap is None else error_forecast.cap,
+        )
 
     def expected(self, name: str, n: int) -> Vector:
-        found = self._settled(n)[1]
-        errors = np.full(len(self.plan.names), np.inf) if found is None else found.expected(name, n)
+        error_forecast = self._settled(n)[1]
+        errors = np.full(len(self.plan.names), np.inf) if error_forecast is None else error_forecast.expected(name, n)
         if self.unlucky and self._badly_bought.bought_at(n) != self.bought_at(n):
             return np.maximum(errors, self._badly_bought.expected(name, n))
         return errors
@@ -180,8 +185,8 @@ class AdaptiveForecast(Forecast):
         return errors, chance
 
     def drawn_errors(self, name: str, n: int, draws: int) -> Iterator[Vector]:
-        found = self._settled(n)[1]
-        return iter([self.expected(name, n)]) if found is None else found.drawn_errors(name, n, draws)
+        error_forecast = self._settled(n)[1]
+        return iter([self.expected(name, n)]) if error_forecast is None else error_forecast.drawn_errors(name, n, draws)
 
     def _settled(self, n: float) -> tuple[Plan, Forecast | None]:
         """The plan for `n` rows, to three digits, and the forecast of its errors; None if it has none.
@@ -194,33 +199,33 @@ class AdaptiveForecast(Forecast):
         if rows not in self._plans:
             plan = carried_out(self.followed, rows, self._known_columns, self.likely_share)
             plan = with_likely_mean(plan)
-            found = _forecast_once(plan, self.assumptions, self.simulated) if releases_errors(plan) else None
-            if found is not None:
-                plan, found = self._with_cap(plan, found, rows)
-                found = replace(found, unlucky=self.unlucky)
-            self._plans[rows] = (plan, found)
+            error_forecast = _forecast_once(plan, self.assumptions, self.simulated) if releases_errors(plan) else None
+            if error_forecast is not None:
+                plan, error_forecast = self._with_cap(plan, error_forecast, rows)
+                error_forecast = replace(error_forecast, unlucky=self.unlucky)
+            self._plans[rows] = (plan, error_forecast)
         return self._plans[rows]
 
-    def _with_cap(self, plan: Plan, found: Forecast, rows: float) -> tuple[Plan, Forecast]:
+    def _with_cap(self, plan: Plan, error_forecast: Forecast, rows: float) -> tuple[Plan, Forecast]:
         """The plan and its forecast once a cap of residuals is bought, if one is."""
         if plan.residuals is None:
-            return plan, found
+            return plan, error_forecast
         persons = plan.objective.statistics is None
-        if found.sample is not None:
-            caps = bought_caps(plan, found, found.sample, rows)
+        if error_forecast.sample is not None:
+            caps = bought_caps(plan, error_forecast, error_forecast.sample, rows)
             cap = float(np.quantile(caps, self.likely_share, method="higher"))
             if not persons:
-                return plan, replace(found, cap=cap)
+                return plan, replace(error_forecast, cap=cap)
             plan = _capped(plan, cap)
             return plan, _forecast_once(plan, self.assumptions, self.simulated)
         finds = finds_cap(plan, rows, self.likely_share)
         if finds and persons:
             assert isinstance(plan.design, DesignSpec)
             units = plan.design.response_scaling()[1] / plan.design.without_working().response_scaling()[1]
-            plan = _capped(plan, units * LIKELY_CAP * residual_size(found.populations[found.last]))
-            found = _forecast_once(plan, self.assumptions, self.simulated)
+            plan = _capped(plan, units * LIKELY_CAP * residual_size(error_forecast.populations[error_forecast.last]))
+            error_forecast = _forecast_once(plan, self.assumptions, self.simulated)
         # Where the cap of most fits is far from the widest, the mean is of no fit.
-        return plan, replace(found, finds_cap=finds)
+        return plan, replace(error_forecast, finds_cap=finds)
 
 
 def _forecast_once(plan: Plan, assumptions: Assumptions, simulated: Simulated) -> Forecast:
@@ -258,15 +263,15 @@ def forecast_by_rows(
     dearest = [plan, *candidates_of(plan)][-1]
     if interval_follows(plan.request):
         dearest = rescaled(plan, dearest.request)
-    found = _forecast_once(dearest, assumptions, simulated)
+    error_forecast = _forecast_once(dearest, assumptions, simulated)
     return AdaptiveForecast(
         dearest,
-        found.populations,
+        error_forecast.populations,
         plan,
         assumptions,
         simulated,
-        alike=found.alike,
-        half_explained=found.half_explained,
+        alike=error_forecast.alike,
+        half_explained=error_forecast.half_explained,
     )
 
 
@@ -288,9 +293,9 @@ def by_rows(plan: Plan, n: object = None) -> pd.DataFrame:
     """What would be chosen by number of rows: ranges, how errors are paid for, how many to expect, and the method."""
     given = list(n) if isinstance(n, (Sequence, np.ndarray)) and len(n) else [n]
     numbers = ROWS if n is None else [check_row_count(one, MOST_ROWS) for one in given]
-    choices, found, of = Choices(plan), [], plan.request.options.record.of
-    asked = plan.request.options.inference is True and comparable(plan) and plan.family.name not in OF_PIECES
-    for rows in numbers if choices.open or asked else ():
+    choices, lines, of = Choices(plan), [], plan.request.options.record.of
+    explicit = plan.request.options.inference is True and comparable(plan) and plan.family.name not in OF_PIECES
+    for rows in numbers if choices.open or explicit else ():
         used = rows * _kept(plan)
         with np.errstate(all="ignore"):  # of units that are far apart
             place, expected = choices.outlook(used)
@@ -299,18 +304,18 @@ def by_rows(plan: Plan, n: object = None) -> pd.DataFrame:
         bought = choices.share(used, chosen) or chosen.trimmed or (screening is not None and screening.range_eps)
         paid = "none" if not expected.share else "free" if setting == "auto" else "paid"
         method = _method(chosen, plan, used) if setting is True else method_name(plan)
-        found.append((rows, "bought" if bought else "declared", paid, expected.share, method))
-    table = NotedFrame(pd.DataFrame(found, columns=[of, "ranges", "errors", "share", "method"]).set_index(of))
-    notes = [supposed_columns(plan)] if found else []
-    if found and plan.family.response == "binary":
+        lines.append((rows, "bought" if bought else "declared", paid, expected.share, method))
+    table = NotedFrame(pd.DataFrame(lines, columns=[of, "ranges", "errors", "share", "method"]).set_index(of))
+    notes = [supposed_columns(plan)] if lines else []
+    if lines and plan.family.response == "binary":
         assert isinstance(plan.design, DesignSpec)
         nothing = KnownColumns.from_arguments(plan.design, None, None)
         share = sample_rows(plan.design, plan.family, nothing, POOR, None, 1).response
         notes.append(f"This assumes that {response_words(plan, share)}{_other_share(plan, share)}.")
-    if found and plan.screening is not None:
+    if lines and plan.screening is not None:
         fewer = "fewer of more correlated columns have an interval"
         notes.append(f"Columns that {argument('screen')} chooses count as correlated by {POOR.shared:g}; {fewer}.")
-    if found and _has_inner(plan):
+    if lines and _has_inner(plan):
         notes.append("All rows count as within inner=; rows beyond it would be left out.")
     if notes:
         table.attrs["note"] = "\n".join(notes)

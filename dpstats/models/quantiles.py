@@ -109,10 +109,10 @@ def check_quantiles(q: object) -> tuple[float, ...]:
     # The values of a list are not quoted: they could be cells.
     if any(not is_quantile(one) for one in values):
         raise ArgumentError("q must hold numbers from 0.0001 to 0.9999, such as [0.1, 0.5, 0.9]")
-    found = tuple(float(one) for one in values if is_number(one))
-    if any(first >= second for first, second in pairwise(found)):
+    quantiles = tuple(float(one) for one in values if is_number(one))
+    if any(first >= second for first, second in pairwise(quantiles)):
         raise ArgumentError("q must rise from one quantile to the next, such as [0.1, 0.5, 0.9]")
-    return found
+    return quantiles
 
 
 def plan_quantiles(

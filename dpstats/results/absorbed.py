@@ -337,7 +337,7 @@ class AbsorbedResults(InferenceMixin, Released):
     def _varying_together(self, unknown: Sequence[str]) -> dict[str, list[str]]:
         """Those that hardly vary apart from others, by the other column of each, or columns."""
         estimates, names = self._inferred.table.estimates, list(self.plan.part.names)
-        squares, found = np.diag(estimates.information), dict[str, list[str]]()
+        squares, partners = np.diag(estimates.information), dict[str, list[str]]()
         for place in map(names.index, unknown):
             if estimates.identified.inflations[place] < INFLATED:
                 continue
@@ -345,8 +345,8 @@ class AbsorbedResults(InferenceMixin, Released):
             alike = np.abs(estimates.information[place]) / np.sqrt(sizes[place] * sizes)
             alike[place] = 0.0
             partner = int(np.argmax(alike))
-            found.setdefault(names[partner] if alike[partner] >= ALIKE else "other columns", []).append(names[place])
-        return found
+            partners.setdefault(names[partner] if alike[partner] >= ALIKE else "other columns", []).append(names[place])
+        return partners
 
     def _few_groups(self) -> list[str]:
         """That clustered errors have too few groups for the noise, or for the normal distribution."""

@@ -121,7 +121,7 @@ def summarize(
         summary = Summary([coefficient_table(results, title="\n".join(heading(results)))])
         certified = f"Certified: {guaranteed(plan)}" if plan.guarantee.certified else guarantee_note(plan)
         spent = budget_line(results) + (" Details: summary(full=True)." if details is None else "")
-        asked, notes = (risk, []) if n is not None else ([], risk)
+        risk_notes, notes = (risk, []) if n is not None else ([], risk)
         # What is the same in every table stands there if there is room, and is no reason to look for more.
         words = wording_notes(results)
         notes = [note for note in [*essential_notes(results), *notes] if note not in words]
@@ -134,7 +134,7 @@ def summarize(
         notes = [*notes, *words][:MOST_NOTES]
         if more > 0:
             notes.append(f"{more} more note{'s' * (more > 1)}: {phrase('fit.notes', shell='--full')}")
-        parts = [wrap_note(note) for note in (certified, spent, *unnamed, *notes, *asked)]
+        parts = [wrap_note(note) for note in (certified, spent, *unnamed, *notes, *risk_notes)]
         parts.insert(2, [] if details is None else [f"  Details: {details}."])
         summary.add_extra_txt([line for lines in parts for line in lines])
         return summary
@@ -209,12 +209,12 @@ def fit_facts(results: ReleasedModel) -> list[str]:
             value, error = figures[name]["value"], figures[name]["std_error"]
             capped = " (residuals capped)" if name == "r_squared" and capped_at(results.plan) is not None else ""
             facts.append(f"{words}{capped} {to_the_noise(value, error)} ({to_the_noise(error, error)})")
-    if (found := shown_test(results)) is not None:
-        test = found.test
+    if (joint_test := shown_test(results)) is not None:
+        test = joint_test.test
         size = "p < 0.001" if test.pvalue < PVALUE_STEP else f"p = {test.pvalue:.3f}"
         statistic = f"{test.statistic:,.0f}" if test.statistic >= LARGE_WALD else f"{test.statistic:.3g}"
         name = f"Bonferroni({test.df})" if test.bonferroni else f"Wald({test.df}) = {statistic}"
-        facts.append(f"{found.words}: {name}, {size}")
+        facts.append(f"{joint_test.words}: {name}, {size}")
     return facts
 
 
@@ -284,7 +284,7 @@ NONE_TO_NARROW = "No chosen column has a range that a fit narrows; the price is 
 def _ranges(results: ReleasedModel) -> dict[str, list[str]]:
     """The columns whose ranges were bought, by what came of it; with the ranges of those that nobody has declared."""
     order = ("Ranges bought", "Ranges bought, which clip", "Ranges narrowed", KEPT)
-    found: dict[str, list[str]] = {what: [] for what in order}
+    ranges: dict[str, list[str]] = {what: [] for what in order}
     plan = results.plan
     for name in plan.bought:
         known = getattr(plan.design, "domain", {})[name]
@@ -293,10 +293,10 @@ def _ranges(results: ReleasedModel) -> dict[str, list[str]]:
         else:
             what = "Ranges bought" if known.drops else "Ranges bought, which clip"
         ends = f" ({known.interval[0]:,.7g}, {known.interval[1]:,.7g})" if name not in plan.trimmed else ""
-        found[what].append(name + ends)
+        ranges[what].append(name + ends)
     if plan.screening is not None:
-        found["Ranges narrowed"] += plan.screening.narrowed
-    return {what: names for what, names in found.items() if names}
+        ranges["Ranges narrowed"] += plan.screening.narrowed
+    return {what: names for what, names in ranges.items() if names}
 
 
 def _offers_ranges(results: ReleasedModel) -> bool:
@@ -339,16 +339,16 @@ def budget_line(results: ReleasedModel) -> str:
 def _codes_within(results: ReleasedModel) -> str:
     """Codes for missing that may have made an end of a bought range, a power of two, what it is."""
     plan = results.plan
-    found = []
+    codes = []
     for name in plan.bought:
         known = getattr(plan.design, "domain", {})[name]
         low, high = known.interval
         if name not in plan.trimmed and low != -high:  # which numbers of both signs have, too
-            found += [f"{code:g} in {name}" for code in known.missing_codes if not low / 2 <= code <= high / 2]
-    if not found:
+            codes += [f"{code:g} in {name}" for code in known.missing_codes if not low / 2 <= code <= high / 2]
+    if not codes:
         return ""
-    missing = "stands for missing, declare the range" if len(found) == 1 else "stand for missing, declare ranges"
-    return f" If {joined(found[:MOST_RANGES], 'or')} {missing} without it."
+    missing = "stands for missing, declare the range" if len(codes) == 1 else "stand for missing, declare ranges"
+    return f" If {joined(codes[:MOST_RANGES], 'or')} {missing} without it."
 
 
 def _cap_kept(plan: Plan) -> str:
@@ -476,10 +476,10 @@ def essential_notes(results: ReleasedModel) -> list[str]:
         counted, design = " ".join([counted, *where]), [note for note in design if note not in where]
     # What the coefficients are, then which are missing, then the words of the table.
     missing, first = missing_notes(results), names_cure(results) or _mostly_blank(results)
-    told = [*ratios_note(results), *([] if first else missing)]
+    coefficient_notes = [*ratios_note(results), *([] if first else missing)]
     unlike = pvalues_note(results)
     # The line above the table has the cap too.
-    notes = [*told, *unlike, *capped] if unlike else [*capped, *told]
+    notes = [*coefficient_notes, *unlike, *capped] if unlike else [*capped, *coefficient_notes]
     notes += [*design, *cut_points_note(results), *limit_note(plan), *wording_notes(results)]
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings on the same rows; the budget covers the whole tuning.", *notes]
