@@ -418,13 +418,13 @@ class Check(Released):
                 declared = declared.removesuffix(DROPS)
                 is_response = place.column in parsed.response_columns
                 least_inside = math.floor(100 * (1 - max(outside + LIKELY_SDS * noise, 0.0) / total))
-                found = (
+                claim = (
                     f"at least {least_inside} % of the rows without a fault (95 % confidence) have `{place.column}` "
                     f"between {low:.6g} and {high:.6g}, {PART_NAMES[width]} of its declared range {declared}, which "
                     "may be far too wide. "
                 )
                 if is_response and self.count:
-                    return [f"{found}{COUNT_LIMITS[self.count_limit]}"]
+                    return [f"{claim}{COUNT_LIMITS[self.count_limit]}"]
                 # Where no row lies outside an eighth, it may be eight times too wide or a thousand times.
                 typed = ""
                 if width == 1 and outside <= max(CLIPPED_SHARE * total, CERTAIN_SDS * noise):
@@ -438,7 +438,7 @@ class Check(Released):
                 if is_response and typed:
                     # A fit narrows it by a limited factor.
                     return [
-                        f"{found}Declare a narrower range, such as {typed}, and check again. Standard errors grow with "
+                        f"{claim}Declare a narrower range, such as {typed}, and check again. Standard errors grow with "
                         "the range, although a fit may buy an interval of it"
                     ]
                 narrowing = sentence(self._narrowing(place.column, is_response)).removesuffix(".")
@@ -454,7 +454,7 @@ class Check(Released):
                             "Where a ledger stores the Domain, its keeper declares the new range with set_domain",
                             shell="",
                         )
-                return [f"{found}A narrower range gives less noise. {narrowing}"]
+                return [f"{claim}A narrower range gives less noise. {narrowing}"]
         return []
 
     def _narrowing(self, column: str, is_response: bool) -> str:
@@ -576,10 +576,10 @@ class Check(Released):
                 f"{self._eps_for(least / LEAST_VISIBLE_SHARE, self.rows)} sees a column that loses or clips a tenth of "
                 "the rows."
             )
-        seen = "Beside the findings above, no" if self.findings else "No"
+        opening = "Beside the findings above, no" if self.findings else "No"
         usual = (CERTAIN_SDS + NINE_OF_TEN_SDS) * self.std_err
         return (
-            f"{seen} fault stands out from the noise. Nine of ten checks find a column that loses or clips "
+            f"{opening} fault stands out from the noise. Nine of ten checks find a column that loses or clips "
             f"{max(math.ceil(usual), 2):,} rows.{self._hidden_codes()}"
         )
 

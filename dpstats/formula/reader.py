@@ -153,10 +153,10 @@ class ReadableDesign(ScaledDesign):
         """
         whole = table.only(self.columns)  # which fetches each once
         for rows in slices(table.rows, block_rows):
-            found = self._whole_rows(whole, rows)
-            numbers, levels, known = packed_rows(self, found.encoded, len(found.endog))
-            ids: Any = None if person is None else table.column(person).select(rows).identities()[found.complete]
-            block, kept = Block(numbers, found.endog, found.weights, found.offset, ids, levels), found.kept & known
+            chunk = self._whole_rows(whole, rows)
+            numbers, levels, known = packed_rows(self, chunk.encoded, len(chunk.endog))
+            ids: Any = None if person is None else table.column(person).select(rows).identities()[chunk.complete]
+            block, kept = Block(numbers, chunk.endog, chunk.weights, chunk.offset, ids, levels), chunk.kept & known
             yield block if kept.all() else block.take(kept)
 
     def used_rows(self, table: Table) -> int:
@@ -164,8 +164,8 @@ class ReadableDesign(ScaledDesign):
         if not self.numbers_are_cells:
             return sum(len(block.endog) for block in self.read_blocks(table, BLOCK_ROWS))
         whole = table.only(self.columns)
-        found = (self._whole_rows(whole, rows) for rows in slices(table.rows, BLOCK_ROWS))
-        return sum(int(np.sum(one.kept & factor_values(self.factors, one.encoded)[1])) for one in found)
+        chunks = (self._whole_rows(whole, rows) for rows in slices(table.rows, BLOCK_ROWS))
+        return sum(int(np.sum(one.kept & factor_values(self.factors, one.encoded)[1])) for one in chunks)
 
     def _whole_rows(self, table: Table, rows: slice) -> _WholeRows:
         """What is read of the rows of a slice that miss nothing."""
@@ -311,27 +311,27 @@ class ReadableDesign(ScaledDesign):
 
 def _blocks(spec: ReadableDesign, block_rows: int, _: int, tables: Iterable[Table]) -> Iterator[Block]:
     """The blocks of some tables."""
-    found = ((table.filtered, block) for table in tables for block in spec.read_blocks(table, block_rows))
-    return cut_anew(found, block_rows)
+    pairs = ((table.filtered, block) for table in tables for block in spec.read_blocks(table, block_rows))
+    return cut_anew(pairs, block_rows)
 
 
 def _owned(
     spec: ReadableDesign, person: str, block_rows: int, _: int, tables: Iterable[Table]
 ) -> Iterator[OwnedRows[Block]]:
     """The blocks of some tables, and whose rows they hold."""
-    found = ((table.filtered, block) for table in tables for block in spec.read_blocks(table, block_rows, person))
-    for block in cut_anew(found, block_rows):
+    pairs = ((table.filtered, block) for table in tables for block in spec.read_blocks(table, block_rows, person))
+    for block in cut_anew(pairs, block_rows):
         assert block.person is not None
         yield OwnedRows(block._replace(person=None), block.person)
 
 
-def cut_anew(found: Iterable[tuple[bool, Block]], block_rows: int) -> Iterator[Block]:
+def cut_anew(pairs: Iterable[tuple[bool, Block]], block_rows: int) -> Iterator[Block]:
     """The blocks of tables, those of filtered ones in blocks of so many rows each, wherever the tables were cut.
 
     Else the rows that a filter leaves out, which another account pays for, would move the ends of blocks, and with them
     the rounding of what is summed (docs/proofs/composition, 5).
     """
-    for filtered, run in itertools.groupby(found, operator.itemgetter(0)):
+    for filtered, run in itertools.groupby(pairs, operator.itemgetter(0)):
         blocks = (block for _, block in run)
         yield from cut_even(blocks, block_rows) if filtered else blocks
 

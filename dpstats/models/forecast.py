@@ -353,7 +353,7 @@ class Forecast:
         pulled, noise = self.centre_errors(name, n)
         # What the noise adds goes to the same side, as only its squares count.
         errors = np.copysign(np.sqrt(pulled**2 + np.diag(noise)), pulled)
-        cap = likely_cap(plan, means, found=self.finds_cap) if self.cap is None else self.cap
+        cap = likely_cap(plan, means, narrowed=self.finds_cap) if self.cap is None else self.cap
         centre = ResidualCentre(tuple(means.coef + errors), cap)
         stage = replace(plan.objective, statistics=replace(statistics, residuals=centre))
         return replace(plan, stages=(plan.stages[0]._replace(plan=stage),))
@@ -441,8 +441,8 @@ def forecast(
         return Forecast(plan, populations, alike=people, sample=sample, half_explained=half)
 
 
-def likely_cap(plan: Plan, means: RowMeans, *, found: bool) -> float:
-    """The cap of residuals in model units that a population's suggest, or if none is `found` the widest.
+def likely_cap(plan: Plan, means: RowMeans, *, narrowed: bool) -> float:
+    """The cap of residuals in model units that a population's suggest, or the widest where it is not `narrowed`.
 
     As in `bought_residuals`; of a response that nobody describes the declared range stands in.
     """
@@ -450,7 +450,7 @@ def likely_cap(plan: Plan, means: RowMeans, *, found: bool) -> float:
     assert isinstance(design, DesignSpec)
     part = 1.0 if response is None else (response.high - response.low) / (design.response.high - design.response.low)
     widest = INTERVAL_CAP if response is None else part * interval_cap(design, response)
-    return min(LIKELY_CAP * residual_size(means), widest) if found else widest
+    return min(LIKELY_CAP * residual_size(means), widest) if narrowed else widest
 
 
 def residual_size(means: RowMeans) -> float:

@@ -96,8 +96,8 @@ class RowCounts:
         paid = share if persons or adjacency == "add_remove" else (1 - ROWS_PART) * share
         (cost, _), (rest, _) = split_budget(eps, 0.0, [paid, 1 - paid])
         # Those beyond either end of a range are counted together.
-        told = tuple(dict.fromkeys(one if one.loses else one._replace(kind="outside") for one in faults))
-        return cls(share, cost, rest, adjacency, told, settles_errors, trimmable=trimmable, persons=persons)
+        distinct_faults = tuple(dict.fromkeys(one if one.loses else one._replace(kind="outside") for one in faults))
+        return cls(share, cost, rest, adjacency, distinct_faults, settles_errors, trimmable=trimmable, persons=persons)
 
     def at(self, eps: float) -> RowCounts:
         """The same share of another eps; nothing is released of it."""
@@ -245,14 +245,14 @@ class RowCounts:
 
     def _sentences(
         self,
-        seen: Sequence[tuple[Fault, float, float]],
+        faults: Sequence[tuple[Fault, float, float]],
         *,
         large: bool = False,
         narrowed: Container[str] = (),
     ) -> list[str]:
         """What `_seen` has found, in words: of columns with the same cause in one sentence, with one advice."""
         alike: dict[object, list[tuple[Fault, float, float]]] = {}
-        for one in seen:
+        for one in faults:
             fault = one[0]
             alone = fault.response or (not fault.loses and fault.column in narrowed)
             alone = alone or (not large and bool(self._unstopped(fault)))
@@ -328,8 +328,8 @@ class RowCounts:
         fewest = np.array(least) * rows
         fewest = fewest + noise if large else np.maximum(fewest, noise)
         error = min(math.sqrt(2) * self._scale / max(rows, 1.0), 1.0)
-        found = zip(self.faults, shares, counts > fewest, strict=True)
-        return [(fault, float(share), error) for fault, share, seen in found if seen]
+        faults = zip(self.faults, shares, counts > fewest, strict=True)
+        return [(fault, float(share), error) for fault, share, excess in faults if excess]
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""

@@ -498,15 +498,15 @@ class ReleasedModel(FittedModel):
         """
         _, tested = self._slopes_test or (None, [])
         design, turned = SubDesign(self.plan.design, self._fitted_columns), np.diag(self._inferred.basis) < 0
-        shown, found = set(self.bse.index[np.isfinite(self.bse)]), dict[str, list[str]]()
+        shown, differences = set(self.bse.index[np.isfinite(self.bse)]), dict[str, list[str]]()
         for factor in design.dummies:
             columns = list(factor.columns)
             names = [design.names[column] for column in columns]
             among = [name for name in names if name in tested]
             if among and turned[columns].any() and not (among == names and set(names) <= shown):
                 (term,) = (one.name for one in design.terms if one.columns.start <= columns[0] < one.columns.stop)
-                found[term] = among
-        return found
+                differences[term] = among
+        return differences
 
     def get_margeff(self, at: At = "overall", *, dummy: bool = False, alpha: float = 0.05) -> MarginalEffects:
         """Marginal effects on the mean response, as of statsmodels.
