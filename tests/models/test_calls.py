@@ -136,13 +136,13 @@ def test_results_answer_what_statsmodels_have() -> None:
     assert (fit.df_model, fit.family.name) == (1, "poisson")
     assert fit.formula == "n ~ x + offset(np.log(t))"
     new = frame(5).drop(columns="t")
-    doubled = fit.predict(new, exposure=2.0)
-    np.testing.assert_allclose(doubled, fit.predict(new, offset=np.log(2.0)))
-    np.testing.assert_allclose(fit.predict(new, exposure=np.full(5, 2.0), offset=0.0), doubled)
-    found = fit.get_prediction(new, exposure=2.0)
+    tenth = fit.predict(new, exposure=0.1)
+    np.testing.assert_allclose(tenth, fit.predict(new, offset=np.log(0.1)))
+    np.testing.assert_allclose(fit.predict(new, exposure=np.full(5, 0.1), offset=0.0), tenth)
+    found = fit.get_prediction(new, exposure=0.1)
     wide, narrow = found.summary_frame(alpha=0.01), found.summary_frame(alpha=0.5)
     assert (wide["mean_ci_upper"] > narrow["mean_ci_upper"]).all()
-    expected = fit.get_prediction(new, 0.01, offset=np.log(2.0)).summary_frame()
+    expected = fit.get_prediction(new, 0.01, offset=np.log(0.1)).summary_frame()
     pd.testing.assert_frame_equal(wide, expected)
     np.testing.assert_array_equal(found.conf_int(alpha=0.01), wide[["mean_ci_lower", "mean_ci_upper"]])
     pd.testing.assert_frame_equal(pickle.loads(pickle.dumps(found)).summary_frame(0.01), wide)
@@ -151,4 +151,4 @@ def test_results_answer_what_statsmodels_have() -> None:
     with pytest.raises(NotReleasedError, match=r"dp\.check"):
         _ = fit.df_resid
     with pytest.raises(ArgumentError, match="log link"):
-        dp.ols("y ~ x", frame(), 1.0, domain=DOMAIN).predict(new, exposure=2.0)
+        dp.ols("y ~ x", frame(), 1.0, domain=DOMAIN).predict(new, exposure=0.1)
