@@ -225,8 +225,10 @@ def _draw_intervals(ax: Axes, table: pd.DataFrame, lane: Lane, alpha: float, rea
     ends = table[["low", "high"]].to_numpy()
     bounded = np.isfinite(ends).all(axis=1)
     cut = bounded & ((ends[:, 0] < low) | (ends[:, 1] > high))
-    caption = ["Points are bias-corrected. Intervals include sampling error and privacy noise."]
+    caption = []
     if bounded.any():
+        of_which = "Points" if bounded.all() and lane.of == 1 else "Points with an interval"
+        caption.append(f"{of_which} are bias-corrected. Intervals include sampling error and privacy noise.")
         noise = table["noise"].to_numpy()[bounded]
         color, strength = (lane.color, 0.25) if lane.place else (style.SKY, 0.45)
         pale: dict[str, Any] = {"height": 0.4 / lane.of, "color": color, "alpha": strength, "linewidth": 0}
@@ -240,7 +242,10 @@ def _draw_intervals(ax: Axes, table: pd.DataFrame, lane: Lane, alpha: float, rea
         )
         _arrows(ax, rows[~bounded], low, "<", style.GREY)
         _arrows(ax, rows[~bounded], high, ">", style.GREY)
-        caption.append(f"Open marks ({int((~bounded).sum())}): not identified at this budget, any value is possible.")
+        count = int((~bounded).sum())
+        caption.append(
+            f"Open marks ({count}): drawn as released, not identified at this budget, any value is possible."
+        )
     if cut.any():
         _arrows(ax, rows[cut & (ends[:, 0] < low)], low, "<", lane.color)
         _arrows(ax, rows[cut & (ends[:, 1] > high)], high, ">", lane.color)

@@ -25,6 +25,7 @@ from dpstats.plan.tables import auxiliary_facts, capped_at, in_units, method_nam
 from dpstats.privacy.accounting import compose
 from dpstats.results.absorbed import AbsorbedResults
 from dpstats.results.contrasts import to_the_noise
+from dpstats.results.error_advice import hidden_shares
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.groups import GroupResults
 from dpstats.results.model import FittedModel
@@ -184,7 +185,8 @@ class ETable(Printed):
         facts, shown = [one.facts for one in self._columns], []
         for name in dict.fromkeys(name for fact in facts for name in fact):
             cells = {fact.get(name, "") for fact in facts}
-            known = any(name in one.figures for one in self._columns) if name in FIGURES else cells != {""}
+            figured = HIDDEN in cells or any(name in one.figures for one in self._columns)
+            known = figured if name in FIGURES else cells != {""}
             notable = name in COMMON_FACTS or len(cells) > 1 or not cells <= USUAL.get(name, cells)
             if known if name in (*FIGURES, *OF_SUMS, *ROW_FACTS) else notable:
                 shown.append((name, [fact.get(name, "") for fact in facts[which]]))
@@ -473,9 +475,11 @@ class Column:
         """The released figures on the fit of the whole model."""
         if not isinstance(self.fit, GLMResults) or not self.errors:
             return {}
-        table = self.fit.fitstats.T.to_dict()
+        table, hidden = self.fit.fitstats.T.to_dict(), hidden_shares(self.fit)
         known = {
-            words: (table[name]["value"], table[name]["std_error"]) for words, name in FIGURES.items() if name in table
+            words: (table[name]["value"], table[name]["std_error"])
+            for words, name in FIGURES.items()
+            if name in table and name not in hidden
         }
         return {words: " ".join(_with_error(*figure)) for words, figure in known.items() if np.isfinite(figure[0])}
 
@@ -518,7 +522,7 @@ class Column:
         assert isinstance(self.fit, GLMResults)
         plan = self.fit.plan
         if self.fit.fit_sums is not None or (self.errors and "r_squared" in self.fit.fitstats.index):
-            return "hidden by noise"
+            return HIDDEN
         obstacle = no_fit_statistics(plan.request, fit_spec(plan.request, plan.design, plan.family))
         return "not bought" if obstacle is None else "not offered"
 
@@ -541,6 +545,8 @@ class Column:
 
 FIGURES = {"R2": "r_squared", "Deviance expl.": "deviance_explained"}
 """Figures of the fit, each with its standard error in brackets."""
+
+HIDDEN = "hidden by noise"  # in the place of a figure that was paid for
 
 ROW_FACTS = ("Weights", "Offset", "Subset", "Trials at most")  # without which a mean or a ratio is misread
 

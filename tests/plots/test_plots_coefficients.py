@@ -56,7 +56,9 @@ def test_what_is_not_identified_has_open_marks_and_arrows(fit: dp.GLMResults) ->
     arrows = [line for line in ax.lines if line.get_gid() == "arrow"]
     assert {line.get_marker(): line.get_ydata().tolist() for line in arrows} == {"<": lost, ">": lost}
     assert {line.get_marker(): set(line.get_xdata()) for line in arrows} == {"<": {low}, ">": {high}}
-    assert "Open marks (2): not identified" in caption(ax)
+    assert "Points with an interval are bias-corrected. Intervals include" in caption(ax)
+    assert "Open marks (2): drawn as released, not identified" in caption(ax)
+    assert "Points are bias-corrected. Intervals include" in caption(fit.plot())
     assert "not identified" not in caption(fit.plot())
 
 
@@ -64,6 +66,9 @@ def test_nothing_identified_is_still_a_picture(fit: dp.GLMResults) -> None:
     ax = plots.coefficients(without_ends(fit, *fit.params.index))
     assert len(marks(ax, "not identified")) == len(fit.params) - 1
     assert "0.95 interval" not in legend(ax)
+    assert caption(ax).startswith(f"Open marks ({len(fit.params) - 1}): drawn as released")
+    assert "bias-corrected" not in caption(ax)
+    assert "Intervals" not in caption(ax)
     assert not faults(ax)
 
 

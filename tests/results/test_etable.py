@@ -327,6 +327,21 @@ def test_a_missing_share_has_its_reason(fits: dict[str, dp.GLMResults]) -> None:
     assert line.endswith("not bought")
 
 
+def test_a_share_that_the_summary_leaves_out_is_hidden_in_the_table(fits: dict[str, dp.GLMResults]) -> None:
+    """It stood there as .57 (.44)."""
+    rng = np.random.default_rng(8)
+    rows = pd.DataFrame({"x": rng.uniform(0, 10, 300)})
+    rows["b"] = (rng.random(300) < 1 / (1 + np.exp(-(rows["x"] - 5) / 2))).astype(int)
+    domain = {"x": (0, 10), "b": (0, 1)}
+    fit = dp.logit("b ~ x", rows, 1.0, domain=domain, seed=1, inference=True, fitstats=0.03)
+    assert np.isfinite(fit.fitstats.loc["deviance_explained", "value"])
+    assert "deviance explained" not in fit.summary().as_text()
+    for table, cells in ((dp.etable([fit]), 1), (dp.etable([fit, fits["logit"]]), 2)):
+        (line,) = (line for line in table.to_markdown().splitlines() if "Deviance expl." in line)
+        assert line.count("hidden by noise") == 1
+        assert line.count("(") == cells - 1
+
+
 def test_long_names_go_on_before_fits_go_to_another_panel() -> None:
     rng = np.random.default_rng(2)
     name = "occupation_of_the_person_asked"
