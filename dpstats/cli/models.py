@@ -31,9 +31,11 @@ from dpstats.cli.shared import (
 )
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.families import get_family
+from dpstats.formula.design import DesignSpec
 from dpstats.formula.syntax import absorbed_factor
 from dpstats.ledger import Ledger
 from dpstats.ledger.ledger import ledger_path
+from dpstats.mechanisms.narrowing import narrowable
 from dpstats.plan import Plan
 from dpstats.plan.notes import count_findings, faults_line, weak_guarantee_note
 from dpstats.plan.row_counts import RowCounts
@@ -326,6 +328,12 @@ def _value(text: str) -> Any:
 
 def plan_facts(fit_plan: Plan) -> dict[str, Any]:
     """What is public of a plan, for JSON."""
+    opened, trimmed = _open_ranges(fit_plan), list(fit_plan.trimmed)
+    return {**_model_facts(fit_plan), "ranges_to_buy": opened, "ranges_to_narrow": trimmed}
+
+
+def _model_facts(fit_plan: Plan) -> dict[str, Any]:
+    """What JSON has of a plan before and after the fit."""
     request = fit_plan.request
     return {
         "formula": fit_plan.formula,
@@ -333,10 +341,32 @@ def plan_facts(fit_plan: Plan) -> dict[str, Any]:
         "method": request.method,
         "penalty": None if request.penalty is None else request.penalty.name,
         "guarantee": fit_plan.guarantee.to_dict(),
-        "bought_ranges": list(fit_plan.bought),
         "columns": list(fit_plan.names),
-        "noise_sd": fit_plan.noise_sd.to_dict(),
         "budget": records(fit_plan.budget),
+    }
+
+
+def _open_ranges(fit_plan: Plan) -> list[str]:
+    """The columns that nobody declared, whose ranges the budget buys."""
+    return [name for name in fit_plan.bought if name not in fit_plan.trimmed]
+
+
+def _range_facts(fit_plan: Plan) -> dict[str, Any]:
+    """The ranges that a fit bought or narrowed, with their ends, and the columns of which no narrower one was found."""
+    design, screening, searched = fit_plan.design, fit_plan.screening, list(fit_plan.trimmed)
+    domain = design.domain if isinstance(design, DesignSpec) else {}
+    narrowed = [name for name in searched if domain[name].inner is not None]
+    if screening is not None and screening.range_eps and isinstance(design, DesignSpec):
+        narrowed += screening.narrowed
+        searched += [name for name, column in narrowable(design).items() if fit_plan.kept[column]]
+
+    def ends(names: list[str]) -> dict[str, list[float]]:
+        return {name: list(map(float, domain[name].interval)) for name in names}
+
+    return {
+        "bought_ranges": ends(_open_ranges(fit_plan)),
+        "narrowed_ranges": ends(narrowed),
+        "no_narrower_range": [name for name in searched if name not in narrowed],
     }
 
 
@@ -354,5 +384,11 @@ def fit_facts(fit: GLMResults, *, exponentiate: bool = False) -> dict[str, Any]:
         figures = records(fit.fitstats.rename_axis("figure"))
     except NotReleasedError:
         figures = []
-    facts = {**plan_facts(fit.plan), **counted, "coefficients": records(tidy), "fitstats": figures}
+    facts = {
+        **_model_facts(fit.plan),
+        **_range_facts(fit.plan),
+        **counted,
+        "coefficients": records(tidy),
+        "fitstats": figures,
+    }
     return {**facts, "notes": list(notes)}

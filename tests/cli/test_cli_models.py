@@ -134,6 +134,29 @@ def test_json_of_a_fit_tells_what_its_summary_tells(folder: Path, capfd: pytest.
     assert printed(capfd, [*words, "--inference", "no"])["fitstats"] == []
 
 
+def test_json_has_the_ranges_that_were_used(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Columns of which no narrower range was found were listed as bought, and none had its ends."""
+    rng = np.random.default_rng(1)
+    rows = pd.DataFrame({"age": rng.uniform(18, 80, 40_000), "bmi": rng.normal(26, 4, 40_000).clip(12, 60)})
+    rows["y"] = (rows["age"] / 10 + rows["bmi"] / 5 + rng.normal(0, 1, 40_000)).clip(0, 40)
+    rows["income"] = rng.exponential(900, 40_000)
+    rows.to_csv("ranges.csv", index=False)
+    Path("ranges.yaml").write_text("age: {range: [18, 80]}\nbmi: {range: [0, 400]}\ny: {range: [0, 40]}\n")
+    given = ["--domain", "ranges.yaml", "--eps", "4", "--set", "seed=1"]
+    plan = printed(capfd, ["plan", "y ~ age + bmi", *given])
+    assert (plan["ranges_to_buy"], plan["ranges_to_narrow"]) == ([], ["age", "bmi"])
+    fit = printed(capfd, ["fit", "y ~ age + bmi", "ranges.csv", *given, "--output", "fit.json"])
+    narrower = dp.GLMResults.load("fit.json").plan.design.domain["bmi"].inner
+    assert fit["narrowed_ranges"] == {"bmi": list(narrower)}
+    assert (fit["bought_ranges"], fit["no_narrower_range"]) == ({}, ["age"])
+    assert printed(capfd, ["show", "fit.json"]) == fit
+    assert not any("noise_sd" in facts for facts in (plan, fit))
+    opened = printed(capfd, ["fit", "y ~ age + income", "ranges.csv", *given, "--method", "napp"])
+    low, high = opened["bought_ranges"]["income"]
+    assert (low, opened["narrowed_ranges"], opened["no_narrower_range"]) == (0, {}, [])
+    assert 2000 < high < 20_000
+
+
 def test_a_file_that_holds_no_fit_is_named_by_what_it_holds(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     rows = {"x": np.linspace(0, 1, 500), "y": np.linspace(0, 1, 500)}
     fit = dp.ols("y ~ x", rows, 1.0, domain={"x": (0, 1), "y": (0, 1)}, seed=1)

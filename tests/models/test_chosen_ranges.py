@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
+from dpstats.cli.models import fit_facts
 from dpstats.data import Block, Rows
 from dpstats.data.passes import row_count
 from dpstats.families import Binomial
@@ -64,6 +65,8 @@ def test_what_is_bought_is_shown_stored_and_paid_by_the_rows_of_the_fit() -> Non
     assert "other rows, which are fitted: narrower ranges 0.1, fit" in shown
     assert "Ranges narrowed: calls." in shown
     assert "outside the bought range of calls (0, 10) are left out" in shown
+    facts, kept = fit_facts(found), [name for name in NUMBERS if found.params[name] != 0]
+    assert (facts["narrowed_ranges"], facts["no_narrower_range"]) == ({"calls": [0, 10]}, kept)
     own = plan.screening.range_eps + plan.stages[-1].plan.cost
     assert 0.99 < own + plan.counts.eps <= 1 + 1e-9
     assert found.guarantee.eps == 1.0
