@@ -29,6 +29,7 @@ from dpstats.cli.shared import (
     payment,
     records,
 )
+from dpstats.domain import Range
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.families import get_family
 from dpstats.formula.design import DesignSpec
@@ -354,14 +355,15 @@ def _open_ranges(fit_plan: Plan) -> list[str]:
 def _range_facts(fit_plan: Plan) -> dict[str, Any]:
     """The ranges that a fit bought or narrowed, with their ends, and the columns of which no narrower one was found."""
     design, screening, searched = fit_plan.design, fit_plan.screening, list(fit_plan.trimmed)
-    domain = design.domain if isinstance(design, DesignSpec) else {}
-    narrowed = [name for name in searched if domain[name].inner is not None]
+    declared = design.domain.items() if isinstance(design, DesignSpec) else ()
+    ranges = {name: one for name, one in declared if isinstance(one, Range)}
+    narrowed = [name for name in searched if ranges[name].inner is not None]
     if screening is not None and screening.range_eps and isinstance(design, DesignSpec):
         narrowed += screening.narrowed
         searched += [name for name, column in narrowable(design).items() if fit_plan.kept[column]]
 
     def ends(names: list[str]) -> dict[str, list[float]]:
-        return {name: list(map(float, domain[name].interval)) for name in names}
+        return {name: list(map(float, ranges[name].interval)) for name in names}
 
     return {
         "bought_ranges": ends(_open_ranges(fit_plan)),
