@@ -109,14 +109,16 @@ class Grid:
 
 
 def probability_grid(cells: int, low: float, high: float) -> Grid:
-    """Log odds from `low` to `high`, in cells of equal width in arcsin(sqrt(p)): a frequency's error is even there.
+    """Log odds from `low` to `high`, in cells of equal width in the mean of two scales: arcsin(sqrt(p)) and log odds.
 
-    If zero lies between, on which decisions hang, it is the end of a cell.
+    The error of a frequency is even on the first. The second tells rows apart whose frequencies are all near 0. If zero
+    lies between, on which decisions hang, it is the end of a cell.
     """
     low, high = max(low, -MARGIN), min(high, MARGIN)
-    first, last = (float(np.arcsin(np.sqrt(1 / (1 + np.exp(-end))))) for end in (low, high))
-    angles = np.linspace(first, last, cells + 1)[1:-1]
-    return _with_zero(low, np.log(np.sin(angles) ** 2) - np.log(np.cos(angles) ** 2), high)
+    linear = np.linspace(low, high, 4096)
+    angles = np.arcsin(np.sqrt(1 / (1 + np.exp(-linear))))
+    places = (angles - angles[0]) / (angles[-1] - angles[0]) + (linear - low) / (high - low)
+    return _with_zero(low, np.interp(2 * np.arange(1, cells) / cells, places, linear), high)
 
 
 def decision_grid(cells: int, low: float, high: float) -> Grid:
@@ -164,8 +166,12 @@ def linear_range(design: PublicDesign, params: Array) -> tuple[float, float]:
     reach = np.concatenate([term.maxima for term in design.terms])
     below, above = -reach, reach
     if isinstance(design, DesignSpec):
-        below = np.minimum((design.lower - design.center) / design.scale, 0.0)
-        above = np.maximum((design.upper - design.center) / design.scale, 0.0)
+        least, most = ((ends - design.center) / design.scale for ends in (design.lower, design.upper))
+        constant = design.lower == design.upper  # all rows have the intercept; of other columns a row may have none
+        below, above = (
+            np.where(constant, least, np.minimum(least, 0.0)),
+            np.where(constant, most, np.maximum(most, 0.0)),
+        )
     least, most = np.minimum(params * below, params * above), np.maximum(params * below, params * above)
     low = high = 0.0
     for term in design.terms:

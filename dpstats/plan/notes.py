@@ -138,13 +138,13 @@ def plan_notes(
     notes += [*unknown_note(plan), *trimmed_note(plan)]
     if plan.response is not None:
         notes.append(
-            f"eps {plan.response.eps:.4g} buys an estimate of where {plan.design.response_name} lies within its "
+            f"{_price(plan, plan.response.eps)} buys an estimate of where {plan.design.response_name} lies within its "
             "range."
             + ("" if plan.completed else " This plan uses the whole range; the fit will have less noise than shown.")
         )
     if plan.residuals is not None:
         notes.append(
-            f"eps {plan.residuals.eps:.4g} buys a first fit and how far residuals about it reach."
+            f"{_price(plan, plan.residuals.eps)} buys a first fit and how far residuals about it reach."
             + ("" if plan.completed else " This plan has the widest cap; the fit will have less noise than shown.")
         )
     if plan.response is not None and plan.response.mean is not None:
@@ -158,6 +158,11 @@ def plan_notes(
     return [*notes, *design_notes(plan), *advised_notes(plan)]
 
 
+def _price(plan: PlanFacts, eps: float) -> str:
+    """What a part costs, as in the table of the budget: a person may have several rows that each cost `eps`."""
+    return f"eps {eps * plan.request.options.record.rows:.4g}"
+
+
 def retrieved_note(plan: PlanFacts) -> list[str]:
     """What the proved joint bound saves."""
     objective = plan.objective
@@ -168,9 +173,9 @@ def retrieved_note(plan: PlanFacts) -> list[str]:
         str(plan.request.options.retrieval), "not used"
     )
     return [
-        f"The classical calibration spends eps {objective.planned_eps:.4g} on noise of scale "
+        f"The classical calibration spends {_price(plan, objective.planned_eps)} on noise of scale "
         f"{objective.classical_scale:.4g}. By the proved joint bound the same noise needs only "
-        f"{objective.joint_need:.4g}. The difference, {retrieved:.4g} ('retrieved'), is {use}."
+        f"{_price(plan, objective.joint_need)}. The difference, {_price(plan, retrieved)} ('retrieved'), is {use}."
     ]
 
 
@@ -301,8 +306,8 @@ def trimmed_note(plan: PlanFacts) -> list[str]:
         needed = f" With fewer than about {least:,.0f} rows the declared range stays."
     until = "" if plan.completed else " This plan uses the declared ranges; the fit will have less noise than shown."
     return [
-        f"eps {eps:.4g} buys a narrower range of {_listed(plan.trimmed)}, which holds nearly all rows. Rows outside it "
-        f"are left out.{needed}{until}"
+        f"{_price(plan, eps)} buys a narrower range of {_listed(plan.trimmed)}, which holds nearly all rows. Rows "
+        f"outside it are left out.{needed}{until}"
     ]
 
 
@@ -537,7 +542,7 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
         )
     if information is None and plan.focus is not None:
         return (
-            f"eps {plan.focus.eps:.4g} buys two sums of each arm of {plan.focus.treatment}, whose coefficient "
+            f"{_price(plan, plan.focus.eps)} buys two sums of each arm of {plan.focus.treatment}, whose coefficient "
             "alone has an interval. It assumes that the treatment was assigned at random, independently of all "
             f"other columns (focus; proof: {cite_proof('docs/proofs/focus')}). {few}"
         )
@@ -665,7 +670,7 @@ def fit_statistics_note(plan: PlanFacts) -> list[str]:
             named = "the averages for marginal effects" if not names and by is None else changes
             figures, other = f"the number of rows, the deviance explained and {named}", ""
         return [
-            f"eps {bought.eps:.4g} buys {figures}, each with its standard error{groups} (fitstats; proof: "
+            f"{_price(plan, bought.eps)} buys {figures}, each with its standard error{groups} (fitstats; proof: "
             f"{proof}).{other}"
         ]
     if plan.request.options.fitstats != "auto" or plan.stages[-1].plan.information is None:
@@ -696,7 +701,7 @@ def chosen_ranges_note(plan: PlanFacts, screening: ScreeningPlan) -> str:
     )
     request, counts = plan.request, plan.counts
     if screening.range_eps > 0:
-        return f" eps {format_number(screening.range_eps)} buys {what}"
+        return f" {_price(plan, screening.range_eps)} buys {what}"
     if counts is None or counts.rows is not None:
         return ""
     spec, least = fit_spec(request, plan.design, plan.family), rows_that_choose(request.row_eps, request.adjacency)

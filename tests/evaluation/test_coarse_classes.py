@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.evaluation import numeric
+from dpstats.evaluation import binary, numeric
 from dpstats.evaluation.histograms import (
     Grid,
     Histogram,
@@ -167,3 +167,33 @@ def test_the_error_of_classes_is_a_third_of_a_change_and_of_full_pairs_more(coun
     expected = max(abs(one - fine) for one in joined) / 3 + full * bound
     assert expected > 0
     assert class_error(block, lambda value: value**3) == pytest.approx(expected, rel=1e-4)
+
+
+def test_the_area_of_a_rare_response_tells_its_groups_apart() -> None:
+    """Rates of .28 and .55 %: the area is .58. On the scale of arcsin(sqrt(p)) both groups shared a cell, at .50."""
+    random = np.random.default_rng(3)
+    sex = random.integers(0, 2, 200_000)
+    rows = pd.DataFrame({"sex": sex, "y": (random.random(200_000) < np.where(sex == 1, 0.0055, 0.0028)).astype(int)})
+    fit = dp.logit("y ~ sex", rows, 2.0, domain={"sex": bool, "y": bool}, seed=1)
+    ones, zeros = (np.bincount(sex[rows.y == y], minlength=2) / (rows.y == y).sum() for y in (1, 0))
+    area = ones[1] * zeros[0] + (ones[0] * zeros[0] + ones[1] * zeros[1]) / 2
+    found = dp.evaluate(fit, rows, 2.0, seed=1).metrics.loc["area under ROC"]
+    assert area > 0.57
+    assert abs(found["estimate"] - area) < 0.01
+    assert found["low"] < area < found["high"]
+
+
+def test_the_interval_of_an_area_allows_for_the_order_of_rows_within_cells() -> None:
+    """Rows of one cell count half, so few cells make the area too small: the interval reaches as far."""
+    random = np.random.default_rng(0)
+    linear = random.normal(-1.0, 1.5, 50_000)
+    endog = (random.random(50_000) < 1 / (1 + np.exp(-linear))).astype(np.intp)
+    histogram = Histogram(Grid(np.linspace(-8.0, 6.0, 9)), groups=2)
+    counts = histogram.count(endog, linear).reshape(2, 8) / histogram.steps
+    block = ReleasedHistogram(histogram.grid, counts, np.zeros((2, 8)), 0.0, 0.0, 0.0)
+    ranks = np.argsort(np.argsort(linear)) + 1
+    ones = int(endog.sum())
+    exact = (ranks[endog == 1].sum() - ones * (ones + 1) / 2) / (ones * (50_000 - ones))
+    figure = binary._area(block)
+    assert figure.value < exact - 0.02
+    assert 0.8 < figure.class_error / (exact - figure.value) < 1.2
