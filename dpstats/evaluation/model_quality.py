@@ -60,6 +60,10 @@ NOT_EVALUATED = {
     "MultinomialResults": "it has a probability for each class; dp.glm with I(y == 'a') ~ ... fits one class",
     "StatisticsResults": "fit the same formula by dp.ols, whose result can be",
     "IVResults": "two-stage least squares does not predict best; first_stage, ar_test and j_stat judge it",
+    "StreamResults": (
+        "its sums are for its own model; fits of dp.streaming.Refits, and that of the same rows by dp.glm, can be"
+    ),
+    "LocalResults": "compare predict(newdata) with public responses; fits of dp.glm can be",
     "KaplanMeier": "its intervals, and logrank, say what the curves are worth",
 }
 """Why results of other kinds have no metrics."""

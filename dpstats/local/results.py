@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal, Self
+from typing import Any, ClassVar, Literal, Self
 
 import numpy as np
 import pandas as pd
@@ -89,6 +89,10 @@ def least_squares_inference(
     return Inference(estimates, transform @ basis, shift)
 
 
+_MEANS = "predict(newdata) has the means of public rows, without intervals"
+_INTERVALS = "uncertainty() has the standard errors of linear models, and conf_int() the intervals"
+_MODEL = "summary() has all that was released of the model"
+
 SHOWN_COLLUDERS = 0.5  # Share of colluding contributors in the summary's third guarantee
 
 
@@ -156,6 +160,19 @@ class LocalResults(Released):
     features: str = "debiased"
     sums: ReportMoments | None = None
     records: RowCount | None = None
+
+    instead: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("comparisons", "effects", "get_margeff", "get_prediction", "predictions"), _MEANS),
+        **dict.fromkeys(("bse", "cov_params", "debiased", "pvalues", "tvalues", "vcov"), _INTERVALS),
+        **dict.fromkeys(("f_test", "t_test", "wald_test", "wald_test_terms"), _INTERVALS),
+        **dict.fromkeys(("deviance", "fitstats", "fvalue", "f_pvalue", "rsquared", "rsquared_adj"), _MODEL),
+        "budget": "guarantees has what is protected against whom",
+        "notes": "summary() prints its notes",
+        **dict.fromkeys(("left_out", "selection"), "params is zero for the columns that a sparse penalty left out"),
+        "excess_risk": "no bound is proved for reports",
+        "noise_at_most": "tidy() has noise_sd, the standard deviation of the noise",
+        "focus": "conf_int() has intervals of all coefficients of linear models",
+    }
 
     @property
     def params(self) -> pd.Series[float]:

@@ -446,6 +446,9 @@ class InferenceMixin:
     ) -> PredictionResults:
         """The mean response at public rows with intervals, each valid by itself.
 
+        An interval is that of the linear predictor, transformed by the inverse link, so with another link than the
+        identity it differs from that of `predictions` for the same mean, which is symmetric (delta method).
+
         Parameters
         ----------
         newdata : DataFrame or another table, or ndarray of shape (rows, p) for a model of plain arrays

@@ -603,6 +603,9 @@ class ReleasedModel(FittedModel):
     ) -> pd.DataFrame:
         """Average predictions: over the rows, by groups of them, or were all rows of each level of a factor.
 
+        Intervals are symmetric (delta method) and cut off at the ends of what a mean can be; those of `get_prediction`
+        for the same mean differ with another link than the identity, because they are transformed by the inverse link.
+
         Parameters
         ----------
         variables : str, optional

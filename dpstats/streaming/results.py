@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, NoReturn, Self
+from typing import TYPE_CHECKING, Any, ClassVar, NoReturn, Self
 
 import numpy as np
 import pandas as pd
@@ -20,7 +20,7 @@ from dpstats.plan.row_counts import RowCount
 from dpstats.plots import style
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import inference_table
-from dpstats.results.model import FittedModel
+from dpstats.results.model import NOT_RELEASED, FittedModel
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.streaming.fit import MOST_REMAINDER
 from dpstats.streaming.plan import StreamPlan, header, promise, ticks_table
@@ -36,6 +36,9 @@ Float = NDArray[np.float64]
 SHRUNK = (
     "coef is shrunk towards zero according to the noise, and contains noise: a small one may stand for a large effect."
 )
+
+_MEANS = "get_prediction(newdata) has the means of public rows, with intervals"
+_TESTS = "wald_test tests slopes together, and fits of dp.streaming.Refits have fitstats"
 
 # A count below so many standard deviations may be of no row
 FEW_DEVIATIONS = 3.0
@@ -97,6 +100,24 @@ class StreamResults(FittedModel):
     weights: Float
     late: bool = False
     with_errors: tuple[int, int] | None = None
+
+    not_released: ClassVar[Mapping[str, str]] = {
+        **NOT_RELEASED,
+        **dict.fromkeys(("df_resid", "n_obs"), "rows is about the number of rows"),
+        **dict.fromkeys(("aic", "bic", "deviance", "llf", "null_deviance", "pearson_chi2", "rsquared"), _TESTS),
+        **dict.fromkeys(
+            ("resid", "residuals", "resid_deviance", "resid_pearson", "resid_response"),
+            "dp.evaluate buys residuals of a fit of dp.streaming.Refits",
+        ),
+    }
+    instead: ClassVar[Mapping[str, str]] = {
+        "predictions": _MEANS,
+        **dict.fromkeys(("comparisons", "effects", "get_margeff"), f"{_MEANS}, and t_test has changes of coefficients"),
+        **dict.fromkeys(("fitstats", "fvalue", "f_pvalue", "rsquared_adj"), _TESTS),
+        "notes": "summary() prints its notes",
+        "left_out": "selection has the columns that a sparse penalty kept",
+        "focus": "conf_int() has intervals of all coefficients",
+    }
 
     @property
     def nobs(self) -> None:

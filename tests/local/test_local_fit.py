@@ -48,6 +48,19 @@ def least_squares(data: pd.DataFrame) -> Any:
     return np.linalg.lstsq(columns, data.y, rcond=None)[0]
 
 
+def test_what_a_fit_lacks_names_what_to_use() -> None:
+    spec, data = make(), people()
+    fit = dp.local.fit(reports(spec, data), spec)
+    names = (
+        "comparisons predictions get_margeff get_prediction bse t_test fitstats selection focus noise_at_most budget"
+    )
+    for name in names.split():
+        with pytest.raises(dp.errors.NotReleasedError, match=rf"{name} is not offered for LocalResults: "):
+            getattr(fit, name)
+    with pytest.raises(dp.errors.ArgumentError, match="LocalResults cannot be evaluated: compare predict"):
+        dp.evaluate(fit, data, 1.0)
+
+
 @pytest.mark.parametrize("scheme", ["statistics", "features"])
 def test_hardly_any_noise_gives_least_squares(scheme: Any) -> None:
     spec, data = make(eps=None, local_eps=1e9, scheme=scheme), people()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,25 @@ def test_each_tick_is_the_regression_of_all_rows_so_far() -> None:
         assert isinstance(result, StreamResults)
         assert stream.tick == tick
         pd.testing.assert_series_equal(stream.params, result.params)
+
+
+def test_a_result_has_the_methods_that_the_guide_names_and_says_what_stands_for_others() -> None:
+    stream = linear(eps=20.0, horizon=2)
+    result = stream.update(frame(2000, 0))
+    new = {"x": [0.5], "g": ["b"]}
+    for answer in (result.tidy(), result.conf_int(), result.t_test("x = 0"), result.wald_test("x = 0"), result.plot()):
+        assert answer is not None
+    assert len(result.predict(new)) == len(result.get_prediction(new).summary_frame()) == 1
+    names = "comparisons effects get_margeff predictions fitstats rsquared_adj notes left_out focus"
+    for name in names.split():
+        with pytest.raises(NotReleasedError, match=rf"{name} is not offered for StreamResults: "):
+            getattr(result, name)
+    with pytest.raises(NotReleasedError, match=r"get_prediction\(newdata\) has the means of public rows"):
+        result.predictions(newdata=new)
+    for name in ("aic", "rsquared", "resid", "df_resid"):
+        with pytest.raises(NotReleasedError, match=f"{name} was not released") as refusal:
+            getattr(result, name)
+        assert not re.search("fit.fitstats|replace_one", str(refusal.value)), "streams have neither"
 
 
 def test_intervals_follow_from_the_same_sums() -> None:
@@ -540,7 +560,7 @@ def test_pictures_of_a_window() -> None:
     assert "inference=True" not in " ".join(text.get_text() for text in window.plot("effect", column="x").figure.texts)
     with pytest.raises(ArgumentError, match="share one charge"):
         dp.etable([stream.results, window])
-    with pytest.raises(ArgumentError, match="fit must be a fitted model"):
+    with pytest.raises(ArgumentError, match=r"StreamResults cannot be evaluated: .* dp.streaming.Refits, and that of"):
         dp.evaluate(window, {"x": [0.5], "y": [0.5]}, 1.0)
 
 
