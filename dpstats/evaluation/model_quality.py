@@ -282,7 +282,9 @@ def _not_evaluated(fit: object, name: str = "fit") -> ArgumentError:
 
 def _dropped_notes(design: PublicDesign) -> tuple[str, ...]:
     """Which rows are left out by a range, as in the fit."""
-    return dropped_note(design.domain._among(design.columns)) if isinstance(design, DesignSpec) else ()
+    if not isinstance(design, DesignSpec):
+        return ()
+    return dropped_note(design.parsed, design.domain._among(design.columns))
 
 
 def _declared(plans: Sequence[Plan]) -> Domain:

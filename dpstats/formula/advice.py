@@ -295,7 +295,7 @@ def power_notes(parsed: Formula, domain: Domain) -> tuple[str, ...]:
     return ()
 
 
-def dropped_note(domain: Domain) -> tuple[str, ...]:
+def dropped_note(parsed: Formula, domain: Domain) -> tuple[str, ...]:
     """A sentence on the ranges that drop rows, from public facts alone."""
     ranges = {
         name: f"outside ({declared.interval[0]:g}, {declared.interval[1]:g})"
@@ -313,7 +313,11 @@ def dropped_note(domain: Domain) -> tuple[str, ...]:
     )
     whose = "its typical mean" if len(ranges) == 1 else "their typical means"
     reason = f" ({TYPICAL_REACH:g} s.d. about {whose})" if by_typical == len(ranges) else ""
-    return (f"Rows with {listed} are left out{reason}; predictions of such rows follow the formula",)
+    constant = ""
+    if held := parsed.held_columns.intersection(ranges):  # a basis is of the whole range, not of an interval in it
+        whole = all(isinstance(one := domain[name], Range) and one.interval == (one.low, one.high) for name in held)
+        constant = f", whose splines and polynomials are constant {'there' if whole else 'beyond the declared range'}"
+    return (f"Rows with {listed} are left out{reason}; predictions of such rows follow the formula{constant}",)
 
 
 def _logarithm(domain: Domain, code: str) -> str:

@@ -221,7 +221,7 @@ def _build(formula: str, declared: str, kind: Kind, trials: float | None) -> Des
         scale=scale,
         notes=(
             *gap_notes(parsed, domain, partial),
-            *dropped_note(domain),
+            *dropped_note(parsed, domain),
             *uncentred_notes(parsed, domain),
             *power_notes(parsed, domain),
         ),

@@ -63,6 +63,11 @@ class Formula:
         nodes = [one.node for one in self.offsets if isinstance(one.node, Apply) and LOGARITHM.match(one.node.text)]
         return {name for node in nodes for name in columns_of(node)}.difference(self.exog_columns)
 
+    @property
+    def plain_exposures(self) -> set[str]:
+        """Columns whose logarithm, of the column as it is, is an offset."""
+        return {name for one in self.offsets if is_logarithm(one.node) for name in columns_of(one.node)}
+
     @cached_property
     def response_columns(self) -> tuple[str, ...]:
         """Columns that the response reads."""

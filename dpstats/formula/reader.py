@@ -242,13 +242,14 @@ class ReadableDesign(ScaledDesign):
         read = self.parsed.predicting_columns if offset else self.parsed.exog_columns
         names = [name for name in read if table.count(name)]
         if not names:
-            return CellFaults({}, {}, 0)
+            return CellFaults({}, {}, {}, 0)
+        exposures = self.parsed.plain_exposures if offset else set()
         with quiet():
-            counted, nothing = partial(_fault_counts, self.domain, names), np.zeros(2 * len(names) + 1, dtype=np.int64)
+            counted, nothing = partial(_fault_counts, self.domain, names, exposures), np.zeros(3 * len(names) + 1)
             *counts, rows = map(int, sum(table.batches(names).map(counted).collect(), nothing))
-        parts = counts[: len(names)], counts[len(names) :]
-        beyond, missing = ({name: n for name, n in zip(names, part, strict=True) if n} for part in parts)
-        return CellFaults(beyond, missing, rows)
+        parts = np.reshape(counts, (3, len(names))).tolist()
+        beyond, missing, not_positive = ({name: n for name, n in zip(names, part, strict=True) if n} for part in parts)
+        return CellFaults(beyond, missing, not_positive, rows)
 
     def keeps(self, data: object) -> NDArray[np.bool_]:
         """Which rows have a cell to explain with in each column, within every range that drops rows, shape (n,)."""
@@ -369,12 +370,14 @@ class CellFaults(NamedTuple):
 
     beyond: dict[str, int]  # a level is not declared, or a number is clipped, or one that the fit left out rows of
     missing: dict[str, int]  # a cell is missing
+    not_positive: dict[str, int]  # an exposure is 0 or less, and has no logarithm
     rows_missing: int  # rows with a missing cell
 
 
-def _fault_counts(domain: Domain, names: Sequence[str], table: Table) -> NDArray[np.int64]:
-    """The rows of `CellFaults`: beyond by column, missing by column, and missing in any of them."""
-    beyond, missing = np.zeros(len(names), dtype=np.int64), np.zeros((len(names), table.rows), dtype=bool)
+def _fault_counts(domain: Domain, names: Sequence[str], exposures: set[str], table: Table) -> NDArray[np.int64]:
+    """The rows of `CellFaults`: beyond, missing and not positive by column, and missing in any of them."""
+    beyond, not_positive = np.zeros((2, len(names)), dtype=np.int64)
+    missing = np.zeros((len(names), table.rows), dtype=bool)
     for place, name in enumerate(names):
         declared = domain[name]
         if isinstance(declared, Levels):
@@ -384,8 +387,14 @@ def _fault_counts(domain: Domain, names: Sequence[str], table: Table) -> NDArray
         numbers = table.column(name).numbers()
         missing[place] = ~np.isfinite(numbers)
         low, high = declared.interval
-        beyond[place] = np.sum(np.isfinite(numbers) & ((numbers < low) | (numbers > high)))
-    return np.array([*beyond, *missing.sum(axis=1), missing.any(axis=0).sum()], dtype=np.int64)
+        outside = np.isfinite(numbers) & ((numbers < low) | (numbers > high))
+        if name in exposures:
+            # A number below a positive end is predicted at this end, where the range does not leave rows out.
+            unlogged = np.isfinite(numbers) & ((numbers if declared.drops else np.clip(numbers, low, high)) <= 0)
+            not_positive[place], outside = unlogged.sum(), outside & ~unlogged
+        beyond[place] = np.sum(outside)
+    counts = [*beyond, *missing.sum(axis=1), *not_positive, missing.any(axis=0).sum()]
+    return np.array(counts, dtype=np.int64)
 
 
 Flags = NDArray[np.bool_]

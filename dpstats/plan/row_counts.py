@@ -13,7 +13,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from dpstats.formula.reader import DROPS, NEARLY_ALL, Fault
+from dpstats.formula.reader import DROPS, FORMULA, NEARLY_ALL, Fault
 from dpstats.privacy.accounting import exact, float_down, split_budget
 from dpstats.privacy.guarantee import Adjacency, Guarantee
 from dpstats.wording import argument, joined, phrase
@@ -160,7 +160,7 @@ class RowCounts:
 
     def findings(self, narrowed: Container[str] = ()) -> list[str]:
         """Columns that certainly lose or clip rows, in sentences; a range bought of `narrowed` ones leaves rows out."""
-        return self._sentences(self.named, narrowed=narrowed) + self._lost_in_all()
+        return self._sentences(self.named, narrowed=narrowed) + self._lost_in_all() + self._lost_with_named()
 
     @property
     def named(self) -> list[tuple[Fault, float, float]]:
@@ -185,6 +185,16 @@ class RowCounts:
             return []
         share, deviation = (_percent(min(one / rows, 1.0), 2) for one in (lost, error))
         return [f"in all {self._share_text(share, deviation)} are lost"]
+
+    def _lost_with_named(self) -> list[str]:
+        """That rows which a named column loses may be lost to later ones too: a row counts for its first fault."""
+        losing = [fault for fault in self.faults if fault.loses]
+        named = [fault for fault, _, _ in self.named if fault.loses]
+        later = losing[next((place + 1 for place, fault in enumerate(losing) if fault in named), len(losing)) :]
+        if not {fault.column for fault in later}.difference({fault.column for fault in named}, {FORMULA}):
+            return []
+        check = phrase("dp.check", shell="python -m dpstats check")
+        return [f"other columns may have faults in the same rows: {check} names them"]
 
     @property
     def least_named(self) -> float:

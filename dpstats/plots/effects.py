@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import pairwise
@@ -205,9 +206,11 @@ def _predicted(
     result: Any, frame: pd.DataFrame, alpha: float, exposure: Mapping[str, Any]
 ) -> tuple[Float, Float | None]:
     """Means, shape (k,), and ends of the band, shape (k, 2): NaN where it has none; no band without inference."""
-    if not result.has_errors:
-        return np.asarray(result.predict(frame, **exposure), dtype=np.float64), None
-    prediction = result.get_prediction(frame, alpha, **exposure)
+    with warnings.catch_warnings():  # the range of an exposure may begin at 0, where nothing is drawn
+        warnings.filterwarnings("ignore", ".* of 0 or less, and no prediction")
+        if not result.has_errors:
+            return np.asarray(result.predict(frame, **exposure), dtype=np.float64), None
+        prediction = result.get_prediction(frame, alpha, **exposure)
     ends = np.array(prediction.conf_int(), dtype=np.float64)
     ends[~np.isfinite(prediction.se_mean)] = np.nan
     return np.asarray(prediction.predicted_mean), ends

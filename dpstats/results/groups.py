@@ -341,7 +341,7 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
                 shown = replace(fit, scaled_params=coef)
             # Of cells one warning is enough.
             rows = shown._model_rows(newdata, None, warns=at == 0, coefficients=shown.scaled_params)
-            values = shown._predicted(rows)
+            values = shown._predicted(rows._replace(complete=rows.complete & (codes == at)))
             index = values.index
             predicted[codes == at] = values.to_numpy()[codes == at]
         return pd.Series(predicted, index=index, name="predicted")

@@ -99,17 +99,6 @@ def as_offset(offset: Any, rows: int) -> Vector:
     return column.numbers()
 
 
-def warn_of_capped_means(family: Family, linear: Vector) -> None:
-    """Warn of means beyond the cap of the fit, which do not rise in proportion to an exposure that is given."""
-    if isinstance(family, Poisson) and np.any(linear > family.knots()[0]):
-        warnings.warn(
-            f"means above {family.curvature_bound:.4g}, the mean cap of this fit, rise more slowly than the exposure, "
-            f"to at most {family.lipschitz:.4g}: predict with {argument('exposure', 1)}, and multiply the rates",
-            UserWarning,
-            stacklevel=4,
-        )
-
-
 def warn_of_cells(design: DesignSpec, table: Table, *, offset: bool) -> None:
     """Warn of rows for prediction with cells missing, not declared or clipped: columns and counts, but no cell."""
     faults = design.cell_faults(table, offset=offset)
@@ -119,6 +108,9 @@ def warn_of_cells(design: DesignSpec, table: Table, *, offset: bool) -> None:
         which = joined([*names[:MOST_COLUMNS], *more] if more else names, "or")
         wrong = f"have no value of {which}, and no prediction (NaN)"
         warnings.warn(f"newdata: {faults.rows_missing:,} of {table.rows:,} rows {wrong}", UserWarning, stacklevel=4)
+    for name, rows in faults.not_positive.items():
+        wrong = f"have {name!r} of 0 or less, and no prediction (NaN): an exposure must be positive"
+        warnings.warn(f"newdata: {rows:,} of {table.rows:,} rows {wrong}", UserWarning, stacklevel=4)
     for name, rows in faults.beyond.items():
         declared = design.domain[name]
         if isinstance(declared, Levels):
@@ -491,8 +483,7 @@ class InferenceMixin:
             parts += [scale * part for part in (answer.linear, answer.linear_se, answer.linear_interval)]
             for whole, part in zip(every, parts, strict=True):
                 whole[at] = part
-        if offset is not None:
-            warn_of_capped_means(family, linear[0][known])
+        self._warn_of_capped_means(linear[0][known] - added[known], added[known])
         again = partial(self.get_prediction, newdata, offset=offset)
         return PredictionResults(index, mean, se, interval, linear[0], linear[1], linear[2], alpha, again)
 
@@ -516,6 +507,29 @@ class InferenceMixin:
             return values
         middle, half_width = self._design.response_scaling()
         return np.asarray(middle + half_width * values)
+
+    def _capped_means(self, linear: Vector, offset: Vector) -> str:
+        """What to know of means beyond the cap of a Poisson fit, at x'theta and its offset; empty if there are none."""
+        family, design = self._family, self.predicting_design
+        if not isinstance(family, Poisson) or not np.any(beyond := linear + offset > family.knots()[0]):
+            return ""
+        cap, most = family.curvature_bound, family.lipschitz
+        of_one = design.scaled_offset(np.zeros(1)) if isinstance(design, DesignSpec) else 0.0  # offsets are centered
+        longer = bool(np.any(beyond & (linear + of_one <= family.knots()[0])))  # only the exposure leads beyond the cap
+        limit = f"means are at most {most:.4g}, the mean cap of this fit"
+        if cap < most:
+            slowly = "more slowly than the exposure" if longer else "ever more slowly"
+            limit = f"means above {cap:.4g}, the mean cap of this fit, rise {slowly}, to at most {most:.4g}"
+        if longer:
+            return f"{limit}: predict with {argument('exposure', 1)}, and multiply the rates"
+        return f"{limit}; a fit with a larger {argument('y_max')} or {argument('mean_cap')} has a higher cap"
+
+    def _warn_of_capped_means(self, linear: Vector, offset: Vector) -> None:
+        """Warn of means beyond the cap of a fit, which do not rise as its coefficients say."""
+        with quiet():
+            text = self._capped_means(linear, offset)
+        if text:
+            warnings.warn(text, UserWarning, stacklevel=4)
 
     def _model_rows(
         self, newdata: Any, offset: Any, *, warns: bool = True, coefficients: Vector | None = None
@@ -544,8 +558,6 @@ class InferenceMixin:
         if offset is not None:
             own = design.scaled_offset(as_offset(offset, len(exog)))
             complete = complete & np.isfinite(own)
-            if warns and coefficients is not None:
-                warn_of_capped_means(self._family, exog[complete, 0] + own[complete])
         return NewRows(exog, complete, table.index, own)
 
     def _constraints(self, r_matrix: Any) -> tuple[Vector, Vector, tuple[str, ...]]:

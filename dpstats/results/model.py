@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, NamedTuple, Protocol, Self
@@ -44,7 +45,13 @@ from dpstats.results.fit_statistics import (
     row_functions,
 )
 from dpstats.results.focus import focus_table
-from dpstats.results.inference_mixin import InferenceMixin, NewRows, as_offset, warn_of_cells, with_exposure
+from dpstats.results.inference_mixin import (
+    InferenceMixin,
+    NewRows,
+    as_offset,
+    warn_of_cells,
+    with_exposure,
+)
 from dpstats.results.marginal_effects import At, FittedColumns, MarginalEffects, marginal_effects
 from dpstats.results.standard_errors import (
     ReleasedErrors,
@@ -196,7 +203,7 @@ class FittedModel(InferenceMixin, Released):
             for an exposure of 1. A model of arrays that has an offset asks for it.
         exposure : float or array_like, shape (rows,), optional
             For a log link: its logarithm is the offset. Means of a Poisson fit that exceed its cap rise more slowly
-            than the exposure, with a warning.
+            than the exposure, with a warning, as any means beyond the cap.
 
         Returns
         -------
@@ -226,6 +233,8 @@ class FittedModel(InferenceMixin, Released):
     def _predicted(self, rows: NewRows, which: str = "mean") -> Any:
         """Predictions for rows of which x'theta is known."""
         predicted = np.full(len(rows.exog), np.nan)
+        if which == "mean":
+            self._warn_of_capped_means(rows.exog[rows.complete, 0], rows.offset[rows.complete])
         with quiet():
             linear = rows.exog[rows.complete, 0] + rows.offset[rows.complete]
             if which == "class":
@@ -587,9 +596,10 @@ class ReleasedModel(FittedModel):
         >>> fit.comparisons({"x": 0.5}, newdata={"x": [0.0, 0.2]})["contrast"].tolist()
         ['+0.5']
         """
-        comparer = self._comparer("comparisons", newdata, by, with_exposure(self.plan.family.link, offset, exposure))
-        with quiet():
-            return comparer.comparisons(variables, comparison, by, alpha)
+        given = with_exposure(self.plan.family.link, offset, exposure)
+        return self._compared(
+            "comparisons", newdata, by, given, lambda comparer: comparer.comparisons(variables, comparison, by, alpha)
+        )
 
     def predictions(
         self,
@@ -628,9 +638,10 @@ class ReleasedModel(FittedModel):
         >>> fit.predictions(newdata={"x": [0.0, 0.2]}).columns.tolist()
         ['estimate', 'std_error', 'conf_low', 'conf_high']
         """
-        comparer = self._comparer("predictions", newdata, by, with_exposure(self.plan.family.link, offset, exposure))
-        with quiet():
-            return comparer.predictions(variables, by, alpha)
+        given = with_exposure(self.plan.family.link, offset, exposure)
+        return self._compared(
+            "predictions", newdata, by, given, lambda comparer: comparer.predictions(variables, by, alpha)
+        )
 
     def focus(self, alpha: float = 0.05) -> pd.DataFrame:
         """The coefficient of the randomised treatment that the call had in focus, with its interval.
@@ -665,7 +676,10 @@ class ReleasedModel(FittedModel):
         with quiet():
             return focus_table(self.plan, self.scaled_params, self.arm_sums, alpha)
 
-    def _comparer(self, name: str, newdata: Any, by: str | None, offset: Any) -> Comparer:
+    def _compared(
+        self, name: str, newdata: Any, by: str | None, offset: Any, table: Callable[[Comparer], pd.DataFrame]
+    ) -> pd.DataFrame:
+        """A table of averages over private rows or those of `newdata`."""
         model, family = FittedColumns(self.plan, self._inferred, self._fitted_columns), self.plan.family
         if family.link == "none" or family.name.endswith("svm"):
             raise NotReleasedError("comparisons and predictions: a support vector machine has no mean response")
@@ -673,11 +687,14 @@ class ReleasedModel(FittedModel):
         def rows(frame: pd.DataFrame) -> tuple[Vector, Vector]:
             own = None if given is None else given[frame.index]
             exog, complete, _, added = self._model_rows(frame, own, warns=False)
-            return exog[complete][:, model.columns], added[complete]
+            exog, added = exog[complete][:, model.columns], added[complete]
+            capped[self._capped_means(exog @ debiased_params(model.errors), added)] = None
+            return exog, added
 
         if not isinstance(by, str | None):
             raise ArgumentError(f"by takes one column, got {safe_repr(by)}; add one that numbers the groups")
         given: Vector | None = None
+        capped: dict[str, None] = {}  # as averages are worked out: also of rows as a comparison changes them
         source: PrivateRows | PublicRows = PrivateRows(name, self.plan, self._fit_statistics)
         if newdata is None and offset is not None:
             raise ArgumentError(f"{name}: offset and exposure are of the rows of newdata; pass these too")
@@ -685,12 +702,14 @@ class ReleasedModel(FittedModel):
             design, frame = self.predicting_design, public_frame(newdata)
             given = None if offset is None else as_offset(offset, len(frame))
             domain, read = (design.domain, design.parsed.exog_columns) if isinstance(design, DesignSpec) else ({}, ())
-            if given is not None:  # once of all rows: they are changed, and read again and again
-                self._model_rows(frame, given, coefficients=self.scaled_params)
-            elif isinstance(design, DesignSpec):
-                warn_of_cells(design, as_table(frame), offset=True)
+            if isinstance(design, DesignSpec):  # once of all rows: they are changed, and read again and again
+                warn_of_cells(design, as_table(frame), offset=given is None)
             source = PublicRows(name, model.errors, frame, rows, self._mean, domain, read, by)
-        return Comparer(model, source)
+        with quiet():
+            made = table(Comparer(model, source))
+        for text in filter(None, capped):
+            warnings.warn(text, UserWarning, stacklevel=3)
+        return made
 
     @property
     def information(self) -> pd.DataFrame:

@@ -128,7 +128,7 @@ def summarize(
         if (unit := plan.guarantee.unit) is not None:  # in full, and by a check
             notes = [note.replace(rows_of_nobody(plan.formula, unit), uncounted(unit)) for note in notes]
         if (unnamed := faults_line(plan)) and isinstance(plan.design, DesignSpec):  # why rows may be lost stands there
-            left_out = dropped_note(plan.design.domain)
+            left_out = dropped_note(plan.design.parsed, plan.design.domain)
             notes.sort(key=lambda note: note.rstrip(".") not in left_out)
         more = len(notes) - MOST_NOTES
         notes = [*notes, *words][:MOST_NOTES]
@@ -469,7 +469,9 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     if outside and isinstance(plan.design, DesignSpec):  # it says which rows are left out, too
         dropping = {name for name, one in plan.design.domain.items() if isinstance(one, Range) and one.drops}
         if dropping == set(narrowed_columns(plan)):
-            design = [note for note in design if note.rstrip(".") not in dropped_note(plan.design.domain)]
+            design = [
+                note for note in design if note.rstrip(".") not in dropped_note(plan.design.parsed, plan.design.domain)
+            ]
     counted = " ".join([*counts_note(plan), *suspects_note(results)])
     if FORMULA in counted:  # which expression loses the rows, and where, is public
         where = [note for note in design if " is not finite " in note]

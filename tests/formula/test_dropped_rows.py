@@ -233,6 +233,19 @@ def test_a_note_on_many_intervals_is_short() -> None:
     assert note.startswith(f"Rows with {outside} interval are left out")
 
 
+def test_the_note_says_where_splines_stop() -> None:
+    """Beyond the declared range, not beyond an interval within it, and only where a basis reads such a column."""
+    drops, inner = dp.Range(18, 90, outside="drop"), dp.Range(18, 90, inner=(30, 60))
+    for term, declared, end in (
+        ("x", drops, "the formula"),
+        ("bs(x, df=4)", drops, "the formula, whose splines and polynomials are constant there"),
+        ("poly(x, 2)", inner, "the formula, whose splines and polynomials are constant beyond the declared range"),
+        ("x + poly(z, 2)", drops, "the formula"),
+    ):
+        (note,) = design_of(f"y ~ {term}", dp.Domain({"x": declared, "y": (0, 1), "z": (-1, 1)})).notes
+        assert note.endswith(f"predictions of such rows follow {end}"), term
+
+
 def test_a_summary_that_cannot_say_which_column_loses_rows_says_what_leaves_them_out() -> None:
     random, names = np.random.default_rng(2), [f"x{j}" for j in range(12)]
     rows = pd.DataFrame(random.normal(50, 10, (1500, 12)), columns=names)

@@ -315,6 +315,25 @@ def test_a_summary_says_how_many_rows_of_a_column_may_be_at_fault_unnamed() -> N
     assert "Lost or clipped rows: a column that is not named may lose or clip up to about" in named
 
 
+def test_a_summary_says_that_rows_count_for_one_column() -> None:
+    """A later column that is missing in the same rows has none of its own; an earlier one would be named."""
+    rows, told = coded(5_000), "Other columns may have faults in the same rows: dp.check names them."
+    rows.loc[:500, ["age", "x"]] = np.nan
+    for formula, names, others in (
+        ("y ~ age + x", "`age`", True),
+        ("y ~ x + age", "`x`", True),
+        ("y ~ age", "`age`", False),
+    ):
+        fit = dp.ols(formula, rows, 2.0, domain=PUBLIC, seed=1)
+        text = " ".join(str(fit.summary()).split())
+        assert f"are lost to {names}: missing" in text
+        assert (told in text) == others
+    rows.loc[:500, "age"] = 50.0
+    text = " ".join(str(dp.ols("y ~ age + x", rows, 2.0, domain=PUBLIC, seed=1).summary()).split())
+    assert "are lost to `x`" in text
+    assert told not in text, "of no later column"
+
+
 def test_a_summary_of_persons_names_a_check_of_persons() -> None:
     """Typed without `unit=` it protects single rows, which a ledger for persons refuses; its eps is for them."""
     rows = coded(1_000)
@@ -966,7 +985,7 @@ def test_persons_are_those_with_a_row_that_is_used(monkeypatch: pytest.MonkeyPat
     assert 3_300 < counts[-1] < 3_500
     # Noise alone names a second column in up to 3 of 100 draws.
     released = dp.logit("y ~ x + g", data, 8.0, domain=PERSON_DOMAIN, unit="who", seed=1).plan.counts
-    (found,) = released.findings()
+    found, _ = released.findings()
     words = r"about 1[3-7] % of the rows \(one drawn from each person, s\.d\. [.\d]+ %\) are lost to `x`"
     assert re.match(words, found)
 

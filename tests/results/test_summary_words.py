@@ -513,13 +513,85 @@ def test_an_exposure_beyond_the_mean_cap_is_told(tmp_path: Path, capfd: pytest.C
         with warnings.catch_warnings():
             warnings.simplefilter("error")
             call(new, exposure=1.0)
+        with pytest.warns(UserWarning, match=told):  # the exposure is a column of the rows
+            call(new.assign(years=10.0))
+    assert fit.predict(new.assign(years=10.0), which="linear").notna().all()  # is not capped
     fit.save(tmp_path / "fit.json")
-    new.to_csv(tmp_path / "new.csv")
-    asked = ["predict", str(tmp_path / "fit.json"), str(tmp_path / "new.csv"), "--exposure"]
-    assert main([*asked, "1000"]) == 0
+    new.assign(years=10.0).to_csv(tmp_path / "new.csv")
+    asked = ["predict", str(tmp_path / "fit.json"), str(tmp_path / "new.csv")]
+    assert main([*asked, "--exposure", "1000"]) == 0
     assert capfd.readouterr().err.count("predict with --exposure 1, and multiply the rates") == 1
-    assert main([*asked, "1"]) == 0
+    assert main(asked) == 0
+    assert capfd.readouterr().err.count("predict with --exposure 1, and multiply the rates") == 1
+    assert main([*asked, "--exposure", "1"]) == 0
     assert capfd.readouterr().err == ""
+
+
+def test_ratios_beyond_the_mean_cap_are_told() -> None:
+    rng = np.random.default_rng(1)
+    data = pd.DataFrame({"x": rng.uniform(0, 1, 8000), "years": rng.uniform(0.5, 4, 8000)})
+    data["count"] = rng.poisson(data["years"] * np.exp(data["x"] - 1))
+    domain = {"x": (0, 1), "years": (0, 30), "count": (0, 12)}
+    fit = dp.poisson("count ~ x", data, 20.0, domain=domain, exposure="years", inference=True, response="declared")
+    rows = pd.DataFrame({"x": [0.1, 0.2], "years": [1.0, 25.0]})
+    ratios = {"comparison": "ratio", "newdata": rows}
+    told = (
+        "^means above 8, the mean cap of this fit, rise more slowly than the exposure, to at most 12: predict with exp"
+    )
+    with pytest.warns(UserWarning, match=told) as warned:
+        capped = fit.comparisons({"x": 0.5}, **ratios)["estimate"].item()
+    assert len(warned) == 1, "one for all changes"
+    rate = fit.comparisons({"x": 0.5}, exposure=1, **ratios)["estimate"].item()
+    assert capped < 1.35 < 1.55 < rate < 1.75, "exp(0.5) is 1.65"
+    stepped = rows.assign(years=15.0)  # 6.7 as the rows are, and 10 after the step
+    assert fit.get_prediction(stepped).predicted_mean.max() < 8
+    with pytest.warns(UserWarning, match=told):
+        fit.comparisons({"x": 0.5}, newdata=stepped)
+
+
+def test_an_exposure_of_zero_is_told_from_a_missing_one() -> None:
+    data = rows().assign(years=2.0, count=lambda frame: frame["b"])
+    domain = {**DOMAIN, "years": (0, 10), "count": (0, 5)}
+    fit = dp.poisson("count ~ x", data, 20.0, domain=domain, exposure="years", ranges="declared")
+    new = pd.DataFrame({"x": [0.0] * 5, "years": [0.0, -1.0, np.nan, 2.0, 11.0]})
+    with pytest.warns(UserWarning, match="^newdata: ") as told:
+        assert fit.predict(new).isna().tolist() == [True, True, True, False, False]
+    assert {str(one.message) for one in told} == {
+        "newdata: 1 of 5 rows have no value of 'years', and no prediction (NaN)",
+        "newdata: 2 of 5 rows have 'years' of 0 or less, and no prediction (NaN): an exposure must be positive",
+        "newdata: 1 of 5 rows have 'years' outside of its range (0, 10), and are predicted at its nearer end",
+    }
+    fit = dp.poisson("count ~ x", data, 20.0, domain={**domain, "years": (0.5, 10)}, exposure="years")
+    with pytest.warns(UserWarning, match="outside of its range .0.5, 10., and are predicted at its nearer end"):
+        assert fit.predict(new.iloc[:1]).notna().all()
+
+
+def test_a_mean_beyond_the_cap_is_told_without_an_exposure() -> None:
+    rng = np.random.default_rng(0)
+    data = pd.DataFrame({"x": rng.uniform(0, 1, 5000), "z": 2.0})
+    data["count"] = rng.poisson(np.exp(3 * data["x"] - 1)).clip(max=6)
+    domain = {"x": (0, 1), "count": (0, 6)}
+    low, high = {"x": [0.1, 0.2]}, {"x": [0.1, 1.0]}
+    for caps, limit in (
+        ({}, "above 4, .* rise ever more slowly, to at most 6"),
+        ({"mean_cap": 3.0, "y_max": 3.0}, "3"),
+    ):
+        fit = dp.poisson("count ~ x", data, 20.0, domain=domain, response="declared", ranges="declared", **caps)
+        told = f"^means .*{limit}.*a fit with a larger y_max= or mean_cap= has a higher cap"
+        with pytest.warns(UserWarning, match=told):
+            fit.predict(high)
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            fit.predict(low)
+        if fit.has_errors:
+            with pytest.warns(UserWarning, match=told):
+                fit.get_prediction(high)
+            with pytest.warns(UserWarning, match=told):  # 0.2 + 0.75 is beyond the cap, 0.2 is not
+                fit.comparisons({"x": 0.75}, newdata=low)
+            with warnings.catch_warnings():
+                warnings.simplefilter("error")
+                fit.get_prediction(low)
+                fit.predictions(newdata=low)
 
 
 def test_the_joint_test_names_what_it_leaves_out_beside_an_exposure() -> None:
