@@ -29,7 +29,9 @@ from dpstats.models.forecast import information_law
 from dpstats.models.population import POOR, USUAL, KnownColumns, mean_exposure
 from dpstats.models.supposed_rows import RowMeans, mean_information, row_means, sample_rows, weight_cap
 from dpstats.plan import Plan
+from dpstats.plan.notes import narrowed_columns
 from dpstats.plan.plan import rescaled
+from dpstats.plan.tables import tailed_columns
 
 Vector = NDArray[np.float64]
 
@@ -41,6 +43,10 @@ SURE_RATIO = EXPECTED_RATIO + 3.0
 
 A greater one changes no share by .002.
 """
+
+HIDDEN = 0.5
+"""Of the intervals of other coefficients, the share that is lost where one is dropped that is collinear with the
+intercept (docs/proofs/inference, 4)."""
 
 LOSS_PRICE = 2.0
 """Errors for a further tenth of the coefficients are worth a loss that is larger by a twentieth: one over this."""
@@ -198,16 +204,21 @@ def populations_of(candidates: Sequence[Plan], typical: object = None) -> list[P
     # A rate tells how much rows say only where it caps their weights: the noise then goes by it.
     informative = first.design.offset is None or any(cap is not None for cap in caps)
     level = _count_level(first) if informative else USUAL.count
-    supposed = first.design, first.family, level, frozenset(caps)
+    supposed = first.design, first.family, level, frozenset(caps), frozenset(narrowed_columns(first))
     means = _declared_populations(*supposed) if typical is None else _populations(*supposed, typical)
     return [means[cap] for cap in caps]
 
 
 def _populations(
-    design: DesignSpec, family: Family, count: float, caps: frozenset[float | None], typical: object = None
+    design: DesignSpec,
+    family: Family,
+    count: float,
+    caps: frozenset[float | None],
+    bought: frozenset[str],
+    typical: object = None,
 ) -> dict[float | None, Populations]:
-    """What is supposed of rows, by the cap on their weights; `count` as in `_count_level`."""
-    known = KnownColumns.from_arguments(design, typical, None)
+    """What is supposed of rows, by the cap on their weights; `count` as in `_count_level`, `bought` as known."""
+    known = KnownColumns.from_arguments(design, typical, None, bought=bought)
     # What is identified is judged by rows that say little; but poor counts would be rare besides.
     usual, poor = (
         sample_rows(design, family, known, replace(prior, count=count), None, DRAWS) for prior in (USUAL, POOR)
@@ -281,7 +292,19 @@ class Expectation:
     def _chances(self, by_rows: InformationRatios, n: float) -> Vector:
         ratios = by_rows.of(self._used(n))
         # Near the threshold the noise decides, so that the chance is smooth in n.
-        return np.where(ratios > 0, special.ndtr(ratios - EXPECTED_RATIO), 0.0)
+        chances = np.where(ratios > 0, special.ndtr(ratios - EXPECTED_RATIO), 0.0)
+        together = float(np.min(chances, where=self._hiding, initial=1.0))
+        return chances * (1 - HIDDEN * (1 - together))
+
+    @cached_property
+    def _hiding(self) -> NDArray[np.bool_]:
+        """Which coefficients hide the others where they are dropped: of numbers with a long tail, and the intercept.
+
+        These lie far from the middle of their interval, and so are collinear with the intercept.
+        """
+        tailed, names = tailed_columns(self.plan), _fitted_design(self.plan).names
+        hiding = np.array([name in tailed for name in names])
+        return hiding | (hiding.any() & np.array([name == "Intercept" for name in names]))
 
     def intervals(self, n: float) -> float:
         """What those of a linear model are worth beside those of another, of `n` rows."""

@@ -62,6 +62,7 @@ from dpstats.models.supposed_rows import (
 )
 from dpstats.plan import Plan
 from dpstats.plan.methods import CENTRE_SHARE, INTERVAL_CAP, TAILS_SHARE
+from dpstats.plan.notes import narrowed_columns
 from dpstats.plan.plan import interval_cap
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.information import MatrixNoise
@@ -413,7 +414,7 @@ def forecast(
     _check_plan(plan)
     design = plan.design if pieces is None else pieces.records
     assert isinstance(design, DesignSpec)
-    known = KnownColumns.from_arguments(design, typical, like)
+    known = KnownColumns.from_arguments(design, typical, like, bought=narrowed_columns(plan))
     residual = residual_in_model_units(plan, known, residual_sd)
     everything = known.covers(design, () if pieces is None else pieces.clipping, response=residual is None)
     priors, record = supposed(everything), plan.request.options.record

@@ -46,6 +46,7 @@ class ColumnPrior:
     spread: float  # standard deviation of a number over its range
     curved: float  # the same of a number under a curve, which nobody fits to one that hardly moves
     off: float  # how far its mean is below the middle, over the range
+    inner: tuple[float, float]  # off and spread over an interval that `inner=` declares
     fall: float  # the k-th level's share is in proportion to k^-fall
     ones: float  # share of ones in a column of 0 and 1
     second: float  # share of the second of a response's two values
@@ -55,12 +56,30 @@ class ColumnPrior:
 
 
 USUAL = ColumnPrior(
-    spread=1 / 6, curved=1 / 6, off=1 / 16, fall=2.0, ones=0.15, second=0.25, count=0.05, deviation=0.2, shared=0.1
+    spread=1 / 6,
+    curved=1 / 6,
+    off=1 / 16,
+    inner=(1 / 16, 1 / 6),
+    fall=2.0,
+    ones=0.15,
+    second=0.25,
+    count=0.05,
+    deviation=0.2,
+    shared=0.1,
 )
 """As data often are. All three were chosen on eight data sets and tried on eight others (docs/defaults)."""
 
 POOR = ColumnPrior(
-    spread=1 / 16, curved=1 / 8, off=1 / 8, fall=3.0, ones=0.06, second=0.12, count=0.025, deviation=0.3, shared=0.2
+    spread=1 / 16,
+    curved=1 / 8,
+    off=1 / 8,
+    inner=(0.3, 1 / 8),
+    fall=3.0,
+    ones=0.06,
+    second=0.12,
+    count=0.025,
+    deviation=0.3,
+    shared=0.2,
 )
 """As ordinary data are that say less: narrow numbers off the middle, rarer levels, columns that go together."""
 
@@ -68,7 +87,16 @@ KNOWN = replace(USUAL, shared=0.3)
 """Where all columns are known one by one, what is left open is how they go together."""
 
 RICH = ColumnPrior(
-    spread=0.25, curved=0.25, off=0.0, fall=1.0, ones=0.3, second=0.5, count=0.1, deviation=0.08, shared=0.0
+    spread=0.25,
+    curved=0.25,
+    off=0.0,
+    inner=(0.0, 0.25),
+    fall=1.0,
+    ones=0.3,
+    second=0.5,
+    count=0.1,
+    deviation=0.08,
+    shared=0.0,
 )
 """As data are that say more: numbers that nearly fill their range, levels about as common as each other."""
 
@@ -80,16 +108,19 @@ class KnownColumns:
     # by column: (mean, sd) of a number, the share of ones, a dict of shares of levels
     typical: Mapping[str, Any] = field(default_factory=dict)
     like: pd.DataFrame | None = None  # public rows
+    bought: frozenset[str] = frozenset()  # columns of which a fit bought the inner interval
 
     @classmethod
-    def from_arguments(cls, design: DesignSpec, typical: object, like: object) -> KnownColumns:
+    def from_arguments(
+        cls, design: DesignSpec, typical: object, like: object, *, bought: Iterable[str] = ()
+    ) -> KnownColumns:
         """From arguments; ArgumentError for what is not of their form or does not fit the Domain."""
         declared = {name: one.typical for name, one in design.domain.items() if isinstance(one, Range) and one.typical}
         given = {} if typical is None else _check_typical(design, typical)
         public = None if like is None else _public_frame(like)
         if public is not None:  # public rows say more: shapes, and how columns go together
             declared = {name: one for name, one in declared.items() if name not in public}
-        known = cls(_check_typical(design, declared) | given, public)
+        known = cls(_check_typical(design, declared) | given, public, frozenset(bought))
         if known.like is not None:
             others = [name for name in design.columns if name not in design.parsed.response_columns]
             missing = [name for name in others if name not in known.like and name not in known.typical]
@@ -151,10 +182,12 @@ class KnownColumns:
             place = special.ndtr(math.sqrt(prior.shared) * common + math.sqrt(1 - prior.shared) * single)
             of_column = replace(prior, spread=prior.curved) if name in curved else prior
             if isinstance(ranged, Range) and ranged.inner is not None:
-                # An interval is declared or bought because nearly all rows fill it, which is said of no range.
-                of_column = replace(
-                    of_column, spread=max(of_column.spread, USUAL.spread), off=min(of_column.off, USUAL.off)
-                )
+                # inner= is recommended for skewed columns: it often holds a long tail, which one that was bought leaves
+                # out, as the narrowest of several that hold nearly all rows.
+                off, spread = prior.inner
+                if name in self.bought:
+                    off, spread = min(off, USUAL.off), max(spread, USUAL.spread)
+                of_column = replace(of_column, off=off, spread=spread)
             typical = self.typical.get(name)
             # A declared (0, 1) is 0 or 1, but for an exposure.
             if typical is None and name in parsed.exposures and isinstance(declared, Range) and declared.is_binary:

@@ -166,12 +166,12 @@ class Plan(Simulated, PlanFacts):
             declared ranges (docs/proofs/adaptive); `standard_errors` and `dp.sample_size` also forecast for usual
             rows, which show intervals with far fewer. Numbers with typical values are as these say, and rows beyond
             them are taken off as of normal numbers; those beyond an interval that was bought are not. Numbers with
-            ``inner=`` are as usual within it, a standard deviation of 1/6 of its width. Of a screened
-            model the widest terms stand for those that will be chosen, and narrower ranges of chosen columns cost their
-            part of eps but count as declared. The forecast is then for hardly correlated columns (0.2) and not
-            cautious: if chosen columns are more correlated, fewer have an interval. With
-            ``inference=True`` errors are paid for in every line. The frame is empty, and a warning says why, if the
-            number of rows changes nothing or there is no forecast.
+            ``inner=`` alone lie far from its middle, as skewed ones do: a mean at 1/5 of its width, and a standard
+            deviation of 1/8. Of a screened model the widest terms stand for those that will be chosen, and narrower
+            ranges of chosen columns cost their part of eps but count as declared. The forecast is then for hardly
+            correlated columns (0.2) and not cautious: if chosen columns are more correlated, fewer have an interval.
+            With ``inference=True`` errors are paid for in every line. The frame is empty, and a warning says why, if
+            the number of rows changes nothing or there is no forecast.
 
         Examples
         --------

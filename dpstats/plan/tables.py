@@ -22,6 +22,7 @@ from dpstats.plan.facts import CHOSEN_RANGES, PlanFacts
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.summaries import WIDTH, format_number, format_range, full_width, paired_facts, shorten
+from dpstats.wording import phrase
 
 RISK_LEVEL = 0.05
 
@@ -291,7 +292,25 @@ def uninformative_columns(plan: PlanFacts) -> list[str]:
     rare = any(isinstance(one, Levels) for one in declared) or len(unknown) > len(narrow)
     others = " or inner=" if any(one.inner is not None for one in numbers) else ""
     which = "numbers" if len(narrow) == len(numbers) else f"numbers without typical values{others}"
-    return [f"{which} fill little of their ranges"] * bool(narrow) + ["levels are rare"] * rare
+    inner = f"numbers with {phrase('inner=', shell='an inner interval')} lie far from its middle"
+    tailed = any(name in tailed_columns(plan) for name in design.parsed.exog_columns)
+    return [
+        *[f"{which} fill little of their ranges"] * bool(narrow),
+        *[inner] * tailed,
+        *["levels are rare"] * rare,
+    ]
+
+
+def tailed_columns(plan: PlanFacts) -> set[str]:
+    """Numbers that may have a long tail: `inner=` is declared of them, which is for skewed columns, and nothing else.
+
+    An interval that a fit bought is the narrowest of several, which leaves a long tail out.
+    """
+    if not isinstance(plan.design, DesignSpec):
+        return set()
+    bought = {*plan.trimmed, *(() if plan.screening is None else plan.screening.narrowed)}
+    declared = ((name, one) for name, one in plan.design.domain.items() if name not in bought)
+    return {name for name, one in declared if isinstance(one, Range) and one.inner is not None and one.typical is None}
 
 
 def supposed_columns(plan: PlanFacts) -> str:

@@ -274,8 +274,8 @@ def hiding_note(results: ReleasedModel) -> str:
     """Which terms hide other coefficients, and what to do about them; empty where they do not hide many.
 
     Of a spline one is enough: it often hides a few, and the other ways to more of them do not help. Numbers of typical
-    values or of an interval fill it, and are not the cause; nor is any where the rows are too few for columns that fill
-    their ranges, unless nearly all others would have an error without it.
+    values or of a bought interval fill it, and are not the cause; nor is any where the rows are too few for columns
+    that fill their ranges, unless nearly all others would have an error without it.
     """
     numbers, factors, hidden, blank, basis = hiding_terms(fitted_last(results), results._inferred)
     named, least = numbers + factors, 1 if basis else max(2, LEAST_HIDDEN * len(results._fitted_columns))
@@ -310,19 +310,22 @@ def hiding_note(results: ReleasedModel) -> str:
 
 
 def fills_interval(results: ReleasedModel, term: str) -> bool:
-    """Whether the spread of a column of a term is known: by typical values, or an interval declared or bought.
+    """Whether the spread of a column of a term is known: by typical values, or an interval that the fit bought.
 
-    Of one that is hardly wider than the narrowest that is bought, the values may fill a small part, whoever bought it:
-    `buy_ranges` hands on an interval that is declared. Knots of a spline stay over the whole declared range.
+    Of one that is hardly wider than the narrowest that is bought, the values may fill a small part; and of one that
+    `inner=` declares, which may hold a long tail. Knots of a spline stay over the whole declared range.
     """
     plan = results.plan
     if not isinstance(plan.design, DesignSpec):
         return False
-    names = term_columns(results, term) - knotted_columns(plan)
-    declared = [one for name in names if isinstance(one := plan.design.domain.get(name), Range)]
+    names, bought = term_columns(results, term) - knotted_columns(plan), narrowed_columns(plan)
     return any(
-        one.typical is not None or (one.inner is not None and np.ptp(one.inner) > STILL_WIDE * (one.high - one.low))
-        for one in declared
+        isinstance(one := plan.design.domain.get(name), Range)
+        and (
+            one.typical is not None
+            or (name in bought and np.ptp(bought[name].inner or ()) > STILL_WIDE * (one.high - one.low))
+        )
+        for name in names
     )
 
 
