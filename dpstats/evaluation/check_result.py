@@ -35,6 +35,10 @@ ALONE = 2.5
 """A code is named that has more rows than the rest of its part and those next to it, or so many times those of its
 part: at the end of a range that values fill the highest of all values has fewer (99 hours a week in Adult: 1.5)."""
 
+GAP = 0.1
+"""A code is named too if the parts beside its own have fewer than so many times the rows there: codes such as 97, 98
+and 99 outnumber each other, and hardly any value lies between them and the rest."""
+
 PROBABLE_SDS = 1.0
 """By so many standard deviations of noise a code must have more rows than the values near it, which are few."""
 
@@ -359,21 +363,27 @@ class Check(Released):
         return f". Levels not clearly above the noise: {', '.join(missing)}" if certain and missing else ""
 
     def _missing_codes(self, place: ColumnHistogram) -> list[str]:
-        """The codes that certainly have rows, probably more than all else near: see `ALONE`."""
+        """The codes that certainly have rows, probably more than all else near, or apart: see `ALONE` and `GAP`."""
         counts = self._counts_at(place)
         sentences = []
         for code, count in zip(place.codes, counts[PARTS:], strict=True):
-            near = counts[parts_near(place, code)]
+            part, near = part_of(place, code), counts[parts_near(place, code)]
+            own = max(float(counts[part]), 0.0)
             most = max(float(near.sum()), 0.0) + PROBABLE_SDS * self._beside_err(len(near))
-            within = ALONE * max(float(counts[part_of(place, code)]), 0.0)
-            within += PROBABLE_SDS * math.hypot(self.code_err, ALONE * self.place_err)
-            if count < max(CERTAIN_SDS * self.code_err, min(most, within)):
+            within = ALONE * own + PROBABLE_SDS * math.hypot(self.code_err, ALONE * self.place_err)
+            beside = max(float(near.sum() - counts[part]), 0.0) + LIKELY_SDS * self._beside_err(len(near))
+            apart = beside < GAP * (count + own)
+            if count < CERTAIN_SDS * self.code_err or (count < min(most, within) and not apart):
                 continue
+            others = ""
+            if count < min(most, within):
+                others = f" About {own:,.0f} other rows lie in the same eighth of the range. Are they codes too?"
             sentences.append(
                 f"about {count:,.0f} (s.d. {self.code_err:,.0f}) of {self._rows_text} have `{place.column}` "
                 f"equal to {code:g}, far from most other values. If {code:g} stands for missing, "
                 + self._without_code(place.column, code)
                 + self._doubt(count, self.code_err)
+                + ("." + others if others else "")
             )
         return sentences
 

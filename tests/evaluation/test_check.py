@@ -784,3 +784,17 @@ def test_of_nearly_all_rows_on_one_side_of_a_range_the_finding_asks_for_the_unit
     (found,) = dp.check("y ~ cm", rows, {"cm": (100, 170), "y": (0, 1)}, 0.5, family="gaussian", seed=3).findings
     assert "codes for missing" in found
     assert "unit" not in found
+
+
+def test_neighbouring_codes_do_not_hide_each_other() -> None:
+    """97, 98 and 99 in a hundredth of the rows each, beyond a gap; without codes nothing is found."""
+    random = np.random.default_rng(11)
+    hours = np.clip(random.normal(38, 10, 20_000), 1, 80).round()
+    domain = {"y": (0, 1), "hours": (1, 99)}
+    code = random.uniform(size=20_000)
+    coded = np.select([code < 0.01, code < 0.02, code < 0.03], [97, 98, 99], hours)
+    for values, named in ((coded, True), (hours, False)):
+        rows = pd.DataFrame({"y": random.integers(0, 2, 20_000), "hours": values})
+        findings = " ".join(dp.check("y ~ hours", rows, domain, 1.0, family="binomial", seed=1).findings)
+        assert ("equal to 99" in findings) == named
+        assert ("other rows lie in the same eighth of the range" in findings) == named
