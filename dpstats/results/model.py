@@ -68,8 +68,8 @@ Vector = NDArray[np.float64]
 
 
 _QUALITY = (
-    "fit.fitstats has R2 or the deviance explained of a fit with standard errors and no offset; dp.evaluate "
-    "measures both, and calibration, on any rows"
+    "fit.fitstats has R2 or the deviance explained of a fit with standard errors and without offset, weights and "
+    "unit; dp.evaluate measures both, and calibration, on any rows"
 )
 GRADIENT_UNITS = (
     "coef is in the columns' own units; weight and threshold are limits of the gradient, summed over the rows, in "
