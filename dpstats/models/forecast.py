@@ -186,7 +186,7 @@ class Forecast:
             "std_error": np.where(identified < HALF, np.inf, usual[0]),
             "lower": np.minimum.reduce([errors for errors, _ in forecasts]),
             "upper": np.maximum(usual[0], unlucky),
-            "sampling": self.sampling(self.names[0]) / np.sqrt(n),
+            "sampling": self.sampling(self.names[0], n) / np.sqrt(n),
             "identified": identified,
             "identified_upper": identified if self.known else chance,
         }
@@ -233,8 +233,11 @@ class Forecast:
         """Whether the analyst said how all columns are spread."""
         return len(self.populations) == 1
 
-    def sampling(self, name: str) -> Vector:
-        """Errors of one row of a population that no noise adds to, in the user's units, shape (p,)."""
+    def sampling(self, name: str, n: float | None = None) -> Vector:
+        """Errors of one row of a population that no noise adds to, in the user's units, shape (p,).
+
+        They are for the alpha that a fit of `n` rows is likely to buy, or for the least one, which stands in for it.
+        """
         return _sampling(self.plan, self.populations[name])
 
     def expected(self, name: str, n: int) -> Vector:

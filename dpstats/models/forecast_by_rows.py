@@ -51,12 +51,12 @@ from dpstats.models.forecast import (
     typical_response,
 )
 from dpstats.models.likely_caps import bought_caps
-from dpstats.models.population import POOR, KnownColumns
+from dpstats.models.population import POOR, USUAL, KnownColumns
 from dpstats.models.supposed_rows import sample_rows, weight_cap
 from dpstats.plan import Plan
 from dpstats.plan.methods import ResponsePurchase, chosen_range_eps, fit_spec, may_take_sums
 from dpstats.plan.plan import rescaled, with_settled_law
-from dpstats.plan.tables import CAPPED_SUMS, method_name, supposed_columns
+from dpstats.plan.tables import CAPPED_SUMS, awaits_alpha, method_name, supposed_columns
 from dpstats.wording import argument, phrase
 
 Vector = NDArray[np.float64]
@@ -169,6 +169,11 @@ class AdaptiveForecast(Forecast):
             error_forecast.finds_cap,
             cap if error_forecast.cap is None else error_forecast.cap,
         )
+
+    def sampling(self, name: str, n: float | None = None) -> Vector:
+        # Until alpha is bought counts vary by the least one, nearly as Poisson counts do.
+        error_forecast = self._settled(n)[1] if n is not None and awaits_alpha(self.plan) else None
+        return super().sampling(name) if error_forecast is None else error_forecast.sampling(name)
 
     def expected(self, name: str, n: int) -> Vector:
         error_forecast = self._settled(n)[1]
@@ -312,6 +317,8 @@ def by_rows(plan: Plan, n: object = None) -> pd.DataFrame:
         nothing = KnownColumns.from_arguments(plan.design, None, None)
         share = sample_rows(plan.design, plan.family, nothing, POOR, None, 1).response
         notes.append(f"This assumes that {response_words(plan, share)}{_other_share(plan, share)}.")
+    if lines and awaits_alpha(plan):
+        notes.append(f"Fewer coefficients have a standard error if counts vary more{_other_deviation(plan)}.")
     if lines and plan.screening is not None:
         fewer = "fewer of more correlated columns have an interval"
         notes.append(f"Columns that {argument('screen')} chooses count as correlated by {POOR.shared:g}; {fewer}.")
@@ -336,6 +343,18 @@ def _other_share(plan: Plan, share: float) -> str:
         return ""
     declared = phrase(f"dp.Range(0, 1, typical={share:.3g})", shell=f"{{range: [0, 1], typical: {share:.3g}}}")
     return f"; {declared} for {design.response_name} in the Domain takes the share that you know"
+
+
+def _other_deviation(plan: Plan) -> str:
+    """Where the standard deviation of counts is told that is known; empty where none can be."""
+    if plan.screening is not None:  # the terms that will be chosen have no forecast that takes it
+        return ""
+    assert isinstance(plan.design, DesignSpec)
+    if _describes_response(plan):
+        return f"; {phrase('plan.standard_errors(n)', shell='--rows N')} takes the declared standard deviation"
+    typed = typical_response(plan, USUAL.count * plan.design.response.high)
+    typed = phrase(f"plan.standard_errors(n, {typed})", shell=typed)
+    return f"; {typed} takes the mean and the standard deviation that you know"
 
 
 def _has_inner(plan: Plan) -> bool:

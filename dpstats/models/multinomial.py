@@ -285,7 +285,7 @@ class ClassesForecast(Forecast):
         _check_errors(plan)
         return replace(self, plan=plan)
 
-    def sampling(self, name: str) -> Vector:
+    def sampling(self, name: str, n: float | None = None) -> Vector:
         inverse, basis = np.linalg.pinv(self.populations[name].information), class_basis(self.plan.stage.classes)
         units, _ = self.plan.design.back_transform()
         rows = np.vstack([np.kron(units, one - basis[0]) for one in basis[1:]])

@@ -170,8 +170,10 @@ class Plan(Simulated, PlanFacts):
             deviation of 1/8. Of a screened model the widest terms stand for those that will be chosen, and narrower
             ranges of chosen columns cost their part of eps but count as declared. The forecast is then for hardly
             correlated columns (0.2) and not cautious: if chosen columns are more correlated, fewer have an interval.
-            With ``inference=True`` errors are paid for in every line. The frame is empty, and a warning says why, if
-            the number of rows changes nothing or there is no forecast.
+            Nor is it cautious of a negative binomial fit that buys alpha: it is for counts that vary as Poisson counts
+            do, and if they vary more, fewer coefficients have an interval. With ``inference=True`` errors are paid for
+            in every line. The frame is empty, and a warning says why, if the number of rows changes nothing or there is
+            no forecast.
 
         Examples
         --------

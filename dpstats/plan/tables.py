@@ -313,12 +313,22 @@ def tailed_columns(plan: PlanFacts) -> set[str]:
     return {name for name, one in declared if isinstance(one, Range) and one.inner is not None and one.typical is None}
 
 
+def awaits_alpha(plan: PlanFacts) -> bool:
+    """Whether counts vary by an alpha that is still to be bought, for which the least one stands in."""
+    return isinstance(plan.family, NegativeBinomial) and plan.response is not None and plan.response.alpha is None
+
+
 def supposed_columns(plan: PlanFacts) -> str:
-    """The line that stands at a forecast by rows: of chosen columns it is not cautious, as these may be correlated."""
-    supposed = ", ".join(uninformative_columns(plan))
-    if plan.screening is not None:
-        return f"forecast for hardly correlated columns{f': {supposed}' if supposed else ', as declared'}"
-    return f"cautious forecast: {supposed}" if supposed else "forecast for columns as declared"
+    """The line that stands at a forecast by rows.
+
+    It is not cautious of chosen columns, as these may be correlated, nor of an alpha that is still to be bought.
+    """
+    supposed, chosen = ", ".join(uninformative_columns(plan)), plan.screening is not None
+    hopes = ["hardly correlated columns"] * chosen + ["counts that vary as Poisson counts do"] * awaits_alpha(plan)
+    if not hopes:
+        return f"cautious forecast: {supposed}" if supposed else "forecast for columns as declared"
+    declared = ", as declared" if chosen else ", columns as declared"
+    return f"forecast for {' and '.join(hopes)}{f': {supposed}' if supposed else declared}"
 
 
 def rows_table(outcomes: pd.DataFrame) -> SimpleTable:

@@ -211,7 +211,7 @@ def _errors(forecast: Any, plans: Sequence[Any], count: int, place: int) -> tupl
             error = at_plan.expected(name, count)[place]
             errors[population, number] = error if np.isfinite(error) else np.nan
     for number, at_plan in usable:
-        without[number] = at_plan.sampling(forecast.names[0])[place] / np.sqrt(count)
+        without[number] = at_plan.sampling(forecast.names[0], count)[place] / np.sqrt(count)
     for number, _ in usable[bisect_left(usable, True, key=lambda one: one[1].enough(count, [place])) :]:
         likely[number] = True
     return errors, without, likely

@@ -88,6 +88,31 @@ def test_the_share_of_events_that_by_rows_assumes_can_be_told() -> None:
     assert told(["no", "yes"], screen=2) == "This assumes that 12 % of y are yes."
 
 
+def test_a_forecast_of_an_alpha_that_will_be_bought_says_that_counts_vary_as_poisson_counts() -> None:
+    """Overdispersed counts have far fewer intervals: the forecast of a known alpha counts with it."""
+
+    def forecast(declared: Any, family: Any = "negative_binomial", **options: Any) -> tuple[str, float]:
+        plan = dp.plan("y ~ x + g", {"x": (0, 9), "g": ["u", "v"], "y": declared}, 2.0, family=family, **options)
+        table = plan.by_rows(10_000)
+        return table.attrs["note"], float(table["share"].iloc[0])
+
+    note, share = forecast((0, 1000))
+    known, of_known = forecast((0, 1000), dp.families.NegativeBinomial(alpha=1))
+    assert note == (
+        "forecast for counts that vary as Poisson counts do: numbers fill little of their ranges, levels are rare\n"
+        "Fewer coefficients have a standard error if counts vary more; plan.standard_errors(n, typical={'y': [50, "
+        "10]}) takes the mean and the standard deviation that you know."
+    )
+    assert share > 0.9 > 0.2 > of_known
+    quiet = [known, forecast((0, 1000), "poisson")[0], forecast((0, 1000), response="declared")[0]]
+    assert quiet == ["cautious forecast: numbers fill little of their ranges, levels are rare"] * 3
+    described = forecast(dp.Range(0, 1000, typical=(37, 35)))[0]
+    assert "; plan.standard_errors(n) takes the declared standard deviation." in described
+    columns = {"x": dp.Range(0, 9, typical=(4, 1)), "y": (0, 99)}
+    printed = " ".join(str(dp.plan("y ~ x", columns, 2.0, family="negative_binomial")).split())
+    assert "forecast for counts that vary as Poisson counts do, columns as declared Fewer" in printed
+
+
 def test_a_forecast_by_rows_supposes_nothing_of_what_is_declared() -> None:
     known, unknown = dp.Range(0, 100, typical=(50, 10)), (0, 100)
 

@@ -185,6 +185,23 @@ def test_forecasts_say_which_share_of_events_they_assume() -> None:
     assert wide > 1.5 * narrow
 
 
+def test_errors_without_noise_are_of_the_alpha_that_described_counts_buy() -> None:
+    """statsmodels' negative binomial has .0151 for `g` of 20,000 such rows; by Poisson counts it would be .0056."""
+    columns = {"x": (0, 1), "g": ["u", "v"], "y": (0, 200)}
+    known = {"x": (0.5, 0.29), "g": {"v": 0.5}, "y": (7.5, 8.0)}
+
+    def sampling(family: object) -> pd.Series:
+        forecast = dp.plan("y ~ x + g", columns, 50.0, family=family, inference=True).forecast(typical=known)
+        errors = forecast.errors(20_000)
+        assert np.allclose(forecast.sampling("known", 20_000), np.sqrt(20_000) * errors["sampling"])
+        assert np.all(errors["sampling"] <= errors["std_error"])
+        return errors["sampling"]
+
+    bought, alpha = sampling("negative_binomial"), (8**2 - 7.5) / 7.5**2
+    assert 0.0145 < bought["g[T.v]"] < 0.0165
+    assert np.allclose(bought, sampling(dp.families.NegativeBinomial(alpha)), rtol=0.05)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("family", ["poisson", "negative_binomial"])
 @pytest.mark.parametrize("most", [12, 60])
