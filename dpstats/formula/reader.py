@@ -607,7 +607,9 @@ class Fault(NamedTuple):
         if self.kind == "undeclared" and self.declared.endswith(AS_LEVELS):
             two = self.declared.removesuffix(AS_LEVELS)
             coded = ". If its codes are 1 and 2, declare the levels [1, 2]" if two == "0, 1" else ""
-            meant = f". If numbers between the levels are meant, declare the range ({two}), in a file {{range: [{two}]}}"
+            meant = (
+                f". If numbers between the levels are meant, declare the range ({two}), in a file {{range: [{two}]}}"
+            )
             return (
                 f"neither of the levels {two}{coded}. Compare the codebook. If the cells are a code for missing, such "
                 f"as 9, make them missing{'' if self.response else meant}"
