@@ -53,7 +53,7 @@ from dpstats.models.ranges import STAND_IN, bought_ranges, bought_response, serv
 from dpstats.models.release import check_unit, counted_rows, counted_tables, person_rows
 from dpstats.models.residuals import bought_residuals
 from dpstats.plan import Plan, make_plan, range_eps, settle_law, with_settled_law
-from dpstats.plan.methods import caps_for_intervals, response_purchase, trimmable
+from dpstats.plan.methods import caps_for_intervals, response_purchase, trimmable, with_cap_of_two_values
 from dpstats.plan.plan import plan_model, rescaled, unit_family
 from dpstats.plan.row_counts import CHECK_SHARE, LEAST_EPS, RowCounts
 from dpstats.privacy.calibration import check_positive
@@ -342,6 +342,7 @@ class FormulaSource:
             raise ArgumentError(f"{bought} is for a single fit: dp.buy_ranges buys the intervals once for several")
         known = known.with_(dict.fromkeys(open_ranges, STAND_IN)) if open_ranges else known
         design = requested_spec(self.formula, known, family=request.family)
+        request = with_cap_of_two_values(request, design)
         trimmed = trimmable(design.parsed, design.domain, open_ranges) if request.options.ranges == "bought" else ()
         if open_ranges:  # here all of the Domain is known, which names a column that is misspelt
             share = range_eps(request, (*open_ranges, *trimmed)) / (len(open_ranges) + len(trimmed))

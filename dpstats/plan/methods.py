@@ -380,9 +380,25 @@ ONE_TAIL = 2.0
 """The latter is so many times as wide for a response with one tail, whose residuals reach further on its side."""
 
 
+TWO_VALUES_CAP = 1.0
+"""The residual cap of least squares of a 0/1 response: fitted values within its range have no residual beyond."""
+
+
 def is_open_least_squares(request: Request) -> bool:
     """Whether the residual cap of a linear model is left open."""
     return isinstance(request.family, Gaussian) and request.family.residual_cap is None
+
+
+def with_cap_of_two_values(request: Request, design: DesignSpec) -> Request:
+    """The request whose open residual cap has room for both values of a 0/1 response.
+
+    A cap of about the residuals' size would move nearly all responses of the rarer value, and with them the slopes.
+    """
+    declared = design.domain.get(design.response_name)
+    binary = isinstance(declared, Range) and declared.is_binary
+    if not (binary and is_open_least_squares(request) and request.method not in APART):
+        return request
+    return replace(request, family=Gaussian(residual_cap=TWO_VALUES_CAP))
 
 
 def may_take_statistics(request: Request) -> bool:

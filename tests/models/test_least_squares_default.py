@@ -510,3 +510,19 @@ def test_intervals_half_as_wide_are_worth_a_seventh_more_of_them() -> None:
     shares = [expected.share(part * 4_000) for part in (1, 1 / 2, 1 / 4, 1 / 8)]
     assert expected.intervals(4_000) == pytest.approx(np.mean(shares) / expected.width(4_000) ** WIDTH_PRICE)
     assert expected.intervals(-5) == expected.intervals(1)  # a released count
+
+
+@pytest.mark.parametrize("unit", [None, "person"])
+def test_no_residual_of_a_linear_probability_model_is_moved(unit: str | None) -> None:
+    """A response of 0 and 1 has residuals of both values: a cap near their size made slopes a fifth too small.
+
+    Estimates miss four standard errors in about one fit in 10,000.
+    """
+    random = np.random.default_rng(77)
+    x, z = random.uniform(0, 10, 20_000), random.integers(0, 2, 20_000)
+    ill = (random.random(20_000) < 0.2 + 0.03 * x + 0.1 * z).astype(int)
+    rows = pd.DataFrame({"x": x, "z": z, "ill": ill, "person": np.arange(20_000)})
+    domain = {"x": (0, 10), "z": bool, "ill": bool}
+    fit = dp.ols("ill ~ x + z", rows, 2.0, domain=domain, inference=True, unit=unit, seed=1)
+    assert (np.abs((fit.debiased - [0.2, 0.03, 0.1]) / fit.bse) < 4).all()
+    assert fit.bse["x"] < 0.003
