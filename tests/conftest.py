@@ -24,6 +24,14 @@ hypothesis.settings.load_profile("suite")
 ROOT = Path(__file__).resolve().parents[1]
 
 
+@pytest.fixture(autouse=True)
+def _no_figures_left() -> Iterator[None]:
+    """pyplot keeps figures until they are closed, and warns of more than twenty."""
+    yield
+    if pyplot := sys.modules.get("matplotlib.pyplot"):
+        pyplot.close("all")
+
+
 @pytest.fixture(autouse=True, scope="module")
 def no_stop_by_chance(request: pytest.FixtureRequest) -> Iterator[None]:
     """Noise alone stops a fit of few rows once in 1,000 fits, and a run makes hundreds of them."""

@@ -68,7 +68,7 @@ NORMAL_LOSS, USUAL_LOSS = 0.0027, 0.004
 LARGE_LOSS, MOST_LOSING = 0.05, 3
 """From so large a share on lost rows are added up over columns; the columns that lose most are named."""
 
-CLIPPED_SHARE = 0.005  # ranges are meant to clip a smaller share of the rows
+CLIPPED_SHARE = 0.005  # the range to declare clips a smaller share of the rows
 
 LEAST_OUTSIDE, MOST_OUTSIDE = 0.05, 0.3
 """A range is too wide if a share up to the first lies outside a part of it, and certainly no more than the second."""
@@ -234,8 +234,8 @@ class Check(Released):
 
     def _advice(self, fault: Fault, count: float) -> str:
         """What to do about a figure that matters and that noise cannot explain."""
-        least = 0.0 if fault.loses else CLIPPED_SHARE
-        if count < max(CERTAIN_SDS * self.std_err, (TYPICAL_LOSS if fault.beyond_typical else least) * self.rows):
+        least = TYPICAL_LOSS if fault.beyond_typical else 0.0
+        if count < max(CERTAIN_SDS * self.std_err, least * self.rows):
             return ""
         if fault.column == FORMULA and (exposures := parse(self.formula).exposures):
             return f"the exposure {joined(sorted(exposures), 'or')} is not above 0, or {fault.advice}"
@@ -324,7 +324,8 @@ class Check(Released):
         return [
             f"about {lost:,.0f} ({100 * share:.0f} %; s.d. {error:,.0f}) of {self._rows_text} are lost because "
             f"one of {len(beyond)} columns is missing or beyond 3 sd of {typical}, most by {named}. Of as many normal "
-            f"columns at most {100 * normal:.2g} % would be. The columns are skewed, or the values are wrong. Compare "
+            f"columns without missing cells at most {100 * normal:.2g} % would be. If cells are missing, {typical} is "
+            f"not the cause: leave columns out. If not, the columns are skewed, or the values are wrong. Compare "
             f"{typical} with its source. For skewed columns declare {compare}, or leave {typical} out"
         ]
 
@@ -413,7 +414,7 @@ class Check(Released):
         if total < LEAST_CLEAN * self.rows or place.column not in parsed.untransformed_columns:
             return []
         own = table[table["column"] == place.column]
-        if (own["advice"] != "")[own["fault"].isin(("below", "above"))].any():
+        if (own["share"][own["fault"].isin(("below", "above")) & (own["advice"] != "")] > CLIPPED_SHARE).any():
             return []  # rows beyond its range, which is to be wider, lie in no part
         for width in (1, 2):
             inside = np.convolve(counts[:PARTS], np.ones(width), mode="valid")

@@ -798,3 +798,14 @@ def test_neighbouring_codes_do_not_hide_each_other() -> None:
         findings = " ".join(dp.check("y ~ hours", rows, domain, 1.0, family="binomial", seed=1).findings)
         assert ("equal to 99" in findings) == named
         assert ("other rows lie in the same eighth of the range" in findings) == named
+
+
+def test_few_clipped_rows_are_named_where_they_stand_out() -> None:
+    """Four of a thousand cells with a code beyond the range make a slope a tenth too small."""
+    random = np.random.default_rng(11)
+    rows = pd.DataFrame({"y": random.integers(0, 2, 50_000), "h": random.uniform(1, 112, 50_000)})
+    domain = {"y": (0, 1), "h": (1, 112)}
+    assert not dp.check("y ~ h", rows, domain, 1.0, family="binomial", seed=1).findings
+    rows.loc[random.random(50_000) < 0.004, "h"] = 999.0
+    (finding,) = dp.check("y ~ h", rows, domain, 1.0, family="binomial", seed=1).findings
+    assert "rows are clipped in `h`: above the declared range (1, 112)" in finding
