@@ -675,7 +675,7 @@ def test_many_skewed_columns_with_typical_values_are_one_finding_with_the_total(
     assert lost > 0.3
     assert f"({100 * lost:.0f} %; s.d." in finding
     assert "rows are lost because one of 40 columns is missing or beyond 3 sd of typical=" in finding
-    assert "Of as many normal columns at most 10 % would be" in finding
+    assert "Of as many normal columns without missing cells at most 10 % would be" in finding
     assert "inner=(low, high)" in finding
 
 
