@@ -268,7 +268,8 @@ class Regression(_Stream):
             public, and a neighbour is a stream in which one row is empty. Or a column whose levels the Domain declares,
             in their order: each level is a tick, with or without rows.
         until : int, optional
-            Stop after tick number `until`; the last level of a column by default.
+            Stop after tick number `until`; by default after the last level of a column, which must be within the
+            horizon, and after the horizon otherwise, of which a warning is logged.
 
         Yields
         ------

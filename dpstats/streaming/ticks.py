@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
@@ -16,6 +17,8 @@ from dpstats.errors import ArgumentError, DataError, DPStatsError, StreamError
 from dpstats.ledger.spender import has_code
 from dpstats.quiet import fail_closed, hide_frames
 from dpstats.streaming.running import RunningStream
+
+_log = logging.getLogger("dpstats")
 
 MOST_ROWS = 10**9
 
@@ -107,6 +110,7 @@ class TickFeed:
         check_tick(tick, iterated)
         self._running, self._failed = running, list[Exception]()
         self._last = self._end(tick, domain, until)
+        self._to_the_end = until is None and not isinstance(tick, str)
         self._rows = None if tick is None or isinstance(tick, str) else int(tick)
         self.is_rest = False  # whether the tick closed last has the rows that did not make up a whole one
         if running.tick < self._last:
@@ -140,6 +144,12 @@ class TickFeed:
     def _close(self) -> int:
         running = self._running
         if running.tick >= self._last:
+            if self._to_the_end:  # whether rows are left is not looked at
+                _log.warning(
+                    "dpstats: the stream has closed its last tick, %s; rows after it are not read. A stream with a "
+                    "longer horizon can go on",
+                    f"{self._last:,}",
+                )
             raise StopIteration
         running.check_usable()
         if running.waits:
@@ -203,6 +213,11 @@ class TickFeed:
         end = running.plan.sums.mechanism.workload.ticks
         if isinstance(tick, str):
             levels = tick_levels(tick, domain)
+            if until is None and len(levels) > end:
+                raise ArgumentError(
+                    f"tick: the Domain declares {len(levels):,} levels of {tick!r}, and the stream ends after tick "
+                    f"{end:,}: declare a longer horizon, or pass until={end} to leave out the rows of later levels"
+                )
             end = min(end, len(levels))
             expected = None if running.tick == 0 else str(levels[min(running.tick, len(levels)) - 1])
             if running.tick > len(levels) or running.label != expected:

@@ -125,6 +125,19 @@ def test_a_run_goes_on_where_the_stream_was(tmp_path: Path) -> None:
         other.run(rows, tick="month")
 
 
+def test_no_run_leaves_out_ticks_beyond_the_horizon_without_a_word(caplog: pytest.LogCaptureFixture) -> None:
+    rows = frame()
+    with pytest.raises(ArgumentError, match="4 levels of 'month', and the stream ends after tick 3"):
+        stream(horizon=3).run(rows, tick="month")
+    assert len(list(stream(horizon=3).run(rows, tick="month", until=3))) == 3
+    assert not caplog.records
+    assert len(list(stream(horizon=3).run(rows for _ in range(5)))) == 3
+    assert "closed its last tick, 3; rows after it are not read" in caplog.text
+    caplog.clear()
+    assert len(list(stream().run(rows for _ in range(5)))) == 5
+    assert not caplog.records
+
+
 def test_nothing_happens_before_a_result_is_asked_for(tmp_path: Path) -> None:
     ledger = dp.Ledger(tmp_path / "ledger", dataset="d", eps=1.0, delta=1e-5)
     stream(seed=None, ledger=ledger).run(frame(), tick="month")
