@@ -180,7 +180,7 @@ EDGES = [("output", 100.0, 1e-12), ("napp", 1e5, 1e-8), ("napp", 300.0, 1e-10)]
 @pytest.mark.parametrize(("method", "eps", "curvature"), EDGES)
 def test_few_declared_rows_cover_no_fewer(method: str, eps: float, curvature: float, family: str) -> None:
     """Where arithmetic decides: a gamma that is made for one row alone would not be reached on many."""
-    domain = {"y": [0, 1] if family == "binomial" else (0, 1), "x": (0, 1)}
+    domain = {"y": [0, 1] if family == "binomial" else (0.0, 1.0), "x": (0, 1)}
     options: dict[str, Any] = {"family": family, "method": method, "curvature": curvature, "inference": None}
     plan = dp.plan("y ~ x", domain, eps, rows_at_most=1, **options)
     stage = plan.objective

@@ -181,7 +181,7 @@ def test_only_rows_that_say_little_lie_far_from_the_middle_of_an_inner_interval(
 
 
 def test_numbers_of_rows_stand_in_one_line_beside_methods() -> None:
-    plan = dp.plan("y ~ a", {"a": dp.Range(0, 100, typical=(50, 10)), "y": (0, 1)}, 1.0)
+    plan = dp.plan("y ~ a", {"a": dp.Range(0, 100, typical=(50, 10)), "y": (0.0, 1.0)}, 1.0)
     assert plan.by_rows()["method"].nunique() > 1
     assert "\n1,000,000 " in str(plan.summary())
 
