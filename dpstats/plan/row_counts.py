@@ -265,7 +265,8 @@ class RowCounts:
         for one in faults:
             fault = one[0]
             alone = fault.response or (not fault.loses and fault.column in narrowed)
-            alone = alone or (not large and bool(self._unstopped(fault)))
+            # A column that noise alone may have named has its own figure, and a sentence that says so.
+            alone = alone or (not large and bool(self._doubt(fault) or self._unstopped(fault)))
             alike.setdefault(fault if alone else fault.shared_effect("", large=large), []).append(one)
         return [
             self._shared_sentence(group, large=large)

@@ -469,7 +469,9 @@ def test_a_family_from_elsewhere_has_the_measures_of_its_responses(tmp_path: Pat
     random = np.random.default_rng(0)
     rows = {"x": random.uniform(0, 1, 3000)}
     rows["y"] = rows["x"] / 2 + random.normal(0, 0.05, 3000)
-    fit = dp.glm("y ~ x", rows, 2.0, domain={"x": (0, 1), "y": (0.0, 1.0)}, family=TheirGaussian(), allow_uncertified=True)
+    fit = dp.glm(
+        "y ~ x", rows, 2.0, domain={"x": (0, 1), "y": (0.0, 1.0)}, family=TheirGaussian(), allow_uncertified=True
+    )
     ledger = dp.Ledger(tmp_path / "rows.ledger", dataset="made up", eps=1.0)
     assert dp.evaluate(fit, rows, 1.0, ledger=ledger).metrics.loc["r2", "estimate"] > 0.5
     bent = dp.glm("y ~ x", rows, 2.0, domain={"x": (0, 1), "y": (0.0, 1.0)}, family=TheirLog(), allow_uncertified=True)

@@ -455,20 +455,24 @@ def test_a_finding_that_noise_may_have_made_says_how_often_it_does() -> None:
 
 
 def test_columns_with_the_same_cause_are_named_in_one_sentence() -> None:
-    """Those of most rows first, with the advice once; a column with another cause has a sentence of its own."""
+    """Those of most rows first, with the advice once; a column with another cause has a sentence of its own.
+
+    So has one that noise alone may have named: beside others its doubt was not told.
+    """
     typical = [Fault(f"s{at}", "lost", f"(0, {50 + at}) typical drops") for at in range(4)]
     clipped = [Fault(f"z{at}", "outside", f"(0, {at + 2})") for at in range(2)]
     others = [Fault("x", "lost", "(0, 1) drops"), Fault("y", "outside", "(0, 9)", response=True)]
     counts = RowCounts.planned(1.0, 0.03, "add_remove", [*typical, *clipped, *others])
-    found = counts.released(20_000, [400, 600, 300, 0, 800, 400, 500, 700]).findings()
+    found = counts.released(20_000, [800, 1_200, 300, 0, 1_600, 800, 1_000, 1_400]).findings()
     assert found[0] == (
-        "about 6 % of the rows (s.d. 0.56 %) are lost to `s1` (2.8 %), `s0` (1.8 %) and `s2` (1.4 %): missing, or "
-        "beyond 3 sd of the typical means, where rows are left out. If a column is skewed, declare inner=(low, high) "
-        "in its place. If not, compare typical=(mean, sd) with its source"
+        "about 8.6 % of the rows (s.d. 0.43 %) are lost to `s1` (5.2 %) and `s0` (3.4 %): missing, or beyond 3 sd of "
+        "the typical means, where rows are left out. If a column is skewed, declare inner=(low, high) in its place. If "
+        "not, compare typical=(mean, sd) with its source"
     )
-    assert found[1].startswith("about 5.5 % of the rows (s.d. 0.46 %) have `z0` (3.7 %) or `z1` (1.8 %) outside their")
-    assert [one.split("`")[1] for one in found[2:4]] == ["x", "y"]
-    assert not any("Noise alone" in one for one in found[:2])
+    assert found[1].startswith("about 1.3 % of the rows (s.d. 0.3 %) are lost to `s2`")
+    assert found[2].startswith("about 10 % of the rows (s.d. 0.43 %) have `z0` (6.9 %) or `z1` (3.4 %) outside their")
+    assert [one.split("`")[1] for one in found[3:5]] == ["x", "y"]
+    assert ["Noise alone" in one for one in found[:5]] == [False, True, False, False, False]
     stopped = counts.released(20_000, [400, 600, 300, 0, 9_000, 9_000, 500, 0]).mismatch()
     assert len(stopped) == 1
     assert "of the clipped values" not in stopped[0]
@@ -995,7 +999,7 @@ def test_a_column_of_few_rows_in_a_condition_stops_a_fit_for_persons() -> None:
     data = persons(4_000, most=8).assign(w=lambda rows: np.arange(len(rows)) % 5)
     data.loc[np.random.default_rng(1).random(len(data)) < 0.4, "x"] = np.nan
     domain = {**PERSON_DOMAIN, "w": (0, 4)}
-    with pytest.raises(MismatchError, match=r"About (3[5-9]|4[0-5]) % of the rows"):
+    with pytest.raises(MismatchError, match=r"About (3[0-9]|4[0-9]) % of the rows"):
         dp.logit("y ~ x + g", data, 8.0, domain=domain, unit="who", subset="w > 3")
 
 
