@@ -31,7 +31,7 @@ from dpstats.results.groups import GroupResults
 from dpstats.results.model import FittedModel
 from dpstats.results.statistics import IVResults, StatisticsResults
 from dpstats.results.stored import Printed, json_text
-from dpstats.results.summary import counted_name, has_exact_noise, place_of_noise, rows_text
+from dpstats.results.summary import counted_name, has_exact_noise, place_of_noise, rows_text, unadjusted_note
 from dpstats.summaries import GAP, WIDTH, Summary, format_number, full_width, with_title, without_lists, wrap_text
 from dpstats.wording import part_of
 from dpstats.writing import written_text
@@ -221,6 +221,13 @@ class ETable(Printed):
         for label, fit in zip(self.labels, self.fits, strict=True):
             about.setdefault(_about(fit), []).append(label)
         notes += [f"{', '.join(labels)}: {what}." for what, labels in about.items()]
+        labelled = [
+            (label, fit) for label, fit in zip(self.labels, self.fits, strict=True) if isinstance(fit, GLMResults)
+        ]
+        if chosen := [label for label, fit in labelled if fit.plan.screening is not None]:
+            notes.append(f"{', '.join(chosen)}: effects in the model chosen; a column without a cell was not chosen.")
+        if unadjusted := [label for label, fit in labelled if unadjusted_note(fit)]:
+            notes.append(f"{', '.join(unadjusted)}: not adjusted for selection, as the same rows chose the columns.")
         for label, fit in zip(self.labels, self.fits, strict=True):
             narrowed = narrowed_columns(fit.plan) if isinstance(fit, GLMResults) else {}
             ranges = [f"{name} ({one.interval[0]:,.6g}, {one.interval[1]:,.6g})" for name, one in narrowed.items()]

@@ -422,3 +422,21 @@ def test_ratios_near_one_differ_from_one_and_from_their_ends() -> None:
         written = [float(number) for number in re.findall(r"0\.9999\d+", text)]
         assert written == pytest.approx([tidy["estimate"], tidy["conf_low"], tidy["conf_high"]], abs=1e-7)
         assert len({*written, 1.0}) == 4
+
+
+def test_fits_of_chosen_columns_say_so_beside_others() -> None:
+    """The title of their summaries says it, which no column of a table has; so does the note on the same rows."""
+    random = np.random.default_rng(0)
+    rows = pd.DataFrame(random.uniform(-1, 1, (3000, 6)), columns=list("abcdef"))
+    rows["y"] = rows["a"] + random.normal(0, 0.5, 3000)
+    domain = {**dict.fromkeys("abcdef", (-1, 1)), "y": (-3, 3)}
+    arguments = {"domain": domain, "inference": True, "seed": 1}
+    apart, same = (
+        dp.ols("y ~ a + b + c + d + e + f", rows, 2.0, screen=2, split=one, **arguments) for one in ("rows", None)
+    )
+    notes = " ".join(
+        str(dp.etable({"apart": apart, "same": same, "a": dp.ols("y ~ a", rows, 2.0, **arguments)})).split()
+    )
+    assert "apart, same: effects in the model chosen; a column without a cell was not chosen." in notes
+    assert "same: not adjusted for selection, as the same rows chose the columns." in notes
+    assert "apart: not adjusted" not in notes
