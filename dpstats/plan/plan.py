@@ -229,7 +229,7 @@ class Plan(Simulated, PlanFacts):
         Examples
         --------
         >>> [entry["method"] for entry in plan.entries]
-        ['row counts', 'least squares (method chosen by the rows)']
+        ['row counts', 'napp']
         """
         method = self.family.name if self.family.name in OF_PIECES else method_name(self)
         if self.counts is None:

@@ -511,7 +511,10 @@ class InferenceMixin:
     def _capped_means(self, linear: Vector, offset: Vector) -> str:
         """What to know of means beyond the cap of a Poisson fit, at x'theta and its offset; empty if there are none."""
         family, design = self._family, self.predicting_design
-        if not isinstance(family, Poisson) or not np.any(beyond := linear + offset > family.knots()[0]):
+        # Without an offset or an exposure the cap is among the limits that were declared for the response.
+        if not isinstance(family, Poisson) or not offset.any():
+            return ""
+        if not np.any(beyond := linear + offset > family.knots()[0]):
             return ""
         cap, most = family.curvature_bound, family.lipschitz
         of_one = design.scaled_offset(np.zeros(1)) if isinstance(design, DesignSpec) else 0.0  # offsets are centered

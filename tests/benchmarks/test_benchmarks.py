@@ -84,7 +84,6 @@ def test_a_cap_as_wide_as_the_range_loses_to_the_default() -> None:
     assert (default > wide + 0.02).all()
 
 
-@pytest.mark.filterwarnings("ignore:means above")
 def test_randhie_deviance_explained() -> None:
     assert randhie.explained(randhie.private(1.0, 20.0), draws=4).mean >= 0.056  # 0.086, 0.012
     assert randhie.explained(randhie.maximum_likelihood, draws=4).mean == pytest.approx(0.09, abs=0.02)

@@ -10,6 +10,7 @@ ROWS = 20_000
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore:means above")
 def test_an_exposure_costs_little() -> None:
     """At 200,000 rows the gap is .00005; at 20,000, with eps 1, about .001: ten times that is not met by chance."""
     found = exposure_figures(ROWS, 1.0, 1)
