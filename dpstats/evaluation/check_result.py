@@ -324,8 +324,8 @@ class Check(Released):
         return [
             f"about {lost:,.0f} ({100 * share:.0f} %; s.d. {error:,.0f}) of {self._rows_text} are lost because "
             f"one of {len(beyond)} columns is missing or beyond 3 sd of {typical}, most by {named}. Of as many normal "
-            f"columns without missing cells at most {100 * normal:.2g} % would be. If cells are missing, {typical} is "
-            f"not the cause: leave columns out. If not, the columns are skewed, or the values are wrong. Compare "
+            f"columns without missing cells at most {100 * normal:.2g} % would be. Rows with missing cells are lost "
+            f"with any {typical}. If few cells are missing, the columns are skewed, or the values are wrong. Compare "
             f"{typical} with its source. For skewed columns declare {compare}, or leave {typical} out"
         ]
 
@@ -376,16 +376,16 @@ class Check(Released):
             apart = beside < GAP * (count + own)
             if count < CERTAIN_SDS * self.code_err or (count < min(most, within) and not apart):
                 continue
-            others = ""
-            if count < min(most, within):
-                others = f" About {own:,.0f} other rows lie in the same eighth of the range. Are they codes too?"
             sentences.append(
                 f"about {count:,.0f} (s.d. {self.code_err:,.0f}) of {self._rows_text} have `{place.column}` "
                 f"equal to {code:g}, far from most other values. If {code:g} stands for missing, "
                 + self._without_code(place.column, code)
                 + self._doubt(count, self.code_err)
-                + ("." + others if others else "")
             )
+            if count < min(most, within):
+                sentences[-1] += (
+                    f". About {own:,.0f} other rows lie in the same eighth of the range. Are they codes too?"
+                )
         return sentences
 
     def _beside_err(self, parts: int) -> float:

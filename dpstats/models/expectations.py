@@ -44,7 +44,7 @@ SURE_RATIO = EXPECTED_RATIO + 3.0
 A greater one changes no share by .002.
 """
 
-HIDDEN = 0.5
+HIDDEN = 1.0
 """Of the intervals of other coefficients, the share that is lost where one is dropped that is collinear with the
 intercept (docs/proofs/inference, 4)."""
 

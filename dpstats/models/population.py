@@ -523,6 +523,8 @@ def response_level(
         return Level(prior.second, 0.0)
     if design.response.kind == "count":
         return Level(prior.count * design.response.high, 0.0)
+    if isinstance(declared, Range) and declared.is_binary:  # by least squares, in model units from -1 to 1
+        return Level(2 * prior.second - 1, 2 * math.sqrt(prior.second * (1 - prior.second)))
     return Level(0.0, prior.deviation)
 
 

@@ -389,16 +389,21 @@ def is_open_least_squares(request: Request) -> bool:
     return isinstance(request.family, Gaussian) and request.family.residual_cap is None
 
 
+def has_two_values(design: PublicDesign) -> bool:
+    """Whether the response is declared as a number that is 0 or 1."""
+    declared = design.domain.get(design.response_name) if isinstance(design, DesignSpec) else None
+    return isinstance(declared, Range) and declared.is_binary
+
+
 def with_cap_of_two_values(request: Request, design: DesignSpec) -> Request:
     """The request whose open residual cap has room for both values of a 0/1 response.
 
     A cap of about the residuals' size would move nearly all responses of the rarer value, and with them the slopes.
     """
-    declared = design.domain.get(design.response_name)
-    binary = isinstance(declared, Range) and declared.is_binary
-    if not (binary and is_open_least_squares(request) and request.method not in APART):
+    family = request.family
+    if not isinstance(family, Gaussian) or not is_open_least_squares(request) or request.method in APART:
         return request
-    return replace(request, family=Gaussian(residual_cap=TWO_VALUES_CAP))
+    return replace(request, family=replace(family, residual_cap=TWO_VALUES_CAP)) if has_two_values(design) else request
 
 
 def may_take_statistics(request: Request) -> bool:

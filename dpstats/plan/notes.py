@@ -33,10 +33,12 @@ from dpstats.plan.methods import (
     FEWEST_BOUGHT,
     INTERVAL_CAP,
     ONE_TAIL,
+    TWO_VALUES_CAP,
     WORKING_CAP,
     caps_for_intervals,
     chosen_range_eps,
     fit_spec,
+    has_two_values,
     is_open_least_squares,
     may_cap_persons,
     may_take_sums,
@@ -320,7 +322,11 @@ def cap_note(plan: PlanFacts) -> list[str]:
     """From which residual on least squares is no longer that, if rows can have one; of a plan, what the fit settles."""
     units, request = capped_at(plan), plan.request
     if units is None:
-        return []
+        uncapped = getattr(request.family, "residual_cap", None) == TWO_VALUES_CAP and has_two_values(plan.design)
+        return [
+            f"{plan.design.response_name} is declared as 0 and 1, so no residual is capped. If it has numbers between "
+            "0 and 1, declare (0.0, 1.0): standard errors are then smaller."
+        ] * uncapped
     statistics = argument("method", "statistics")
     if plan.objective.statistics is not None:
         cap = in_units(units) if plan.completed else f"a cap (at most {in_units(units)})"

@@ -667,7 +667,7 @@ def scaled_family(
     if isinstance(family, Gaussian):
         given = family.residual_cap
         if given is not None:
-            return Gaussian(given / half_width)
+            return replace(family, residual_cap=given / half_width)
         if response is None:
             return unit_family(family, intervals=intervals)
         return Gaussian(interval_cap(design, response) if intervals else WORKING_CAP)

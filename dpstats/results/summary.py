@@ -464,7 +464,7 @@ def has_exact_noise(results: ReleasedModel) -> bool:
 def essential_notes(results: ReleasedModel) -> list[str]:
     """What no reader of the coefficients may miss."""
     plan = results.plan
-    capped = [" ".join([*cap_note(plan), *beyond_cap_note(results)])] if capped_at(plan) is not None else []
+    capped = cap_note(plan) if capped_at(plan) is None else [" ".join([*cap_note(plan), *beyond_cap_note(results)])]
     outside, design = outside_note(results), design_notes(plan)
     if outside and isinstance(plan.design, DesignSpec):  # it says which rows are left out, too
         dropping = {name for name, one in plan.design.domain.items() if isinstance(one, Range) and one.drops}

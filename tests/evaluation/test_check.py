@@ -800,6 +800,15 @@ def test_neighbouring_codes_do_not_hide_each_other() -> None:
         assert ("other rows lie in the same eighth of the range" in findings) == named
 
 
+@pytest.mark.parametrize(("between", "apart"), [(80, True), (190, False)])
+def test_a_tenth_of_the_rows_beside_codes_joins_them_to_the_others(between: int, apart: bool) -> None:
+    """Of 1,200 rows with codes: .07 or .16 of so many lie in the eighth below, the rest far from it."""
+    values = np.repeat([30.0, 80.0, 97.0, 98.0, 99.0], [18_000, between, 400, 400, 400])
+    rows = pd.DataFrame({"y": np.arange(len(values)) % 2, "hours": values})
+    findings = " ".join(dp.check("y ~ hours", rows, {"y": (0, 1), "hours": (1, 99)}, 20.0, seed=1).findings)
+    assert ("equal to 99" in findings) == apart
+
+
 def test_few_clipped_rows_are_named_where_they_stand_out() -> None:
     """Four of a thousand cells with a code beyond the range make a slope a tenth too small."""
     random = np.random.default_rng(11)

@@ -19,6 +19,7 @@ from dpstats.evaluation.histograms import (
     class_error,
     deviance_grid,
     mean,
+    probability_grid,
     response_grid,
 )
 
@@ -197,3 +198,11 @@ def test_the_interval_of_an_area_allows_for_the_order_of_rows_within_cells() -> 
     figure = binary._area(block)
     assert figure.value < exact - 0.02
     assert 0.8 < figure.class_error / (exact - figure.value) < 1.2
+
+
+def test_cells_tell_rare_rows_apart_and_stay_narrow_about_one_half() -> None:
+    """On the scale of arcsin(sqrt(p)) alone rates of .7 and 1 % share a cell; on that of log odds .44 and .55 do."""
+    cells, _ = probability_grid(40, -8.0, 2.0).locate(np.array([-5.0, -4.6, -4.1]))
+    assert len(set(cells)) == 3
+    shares = 1 / (1 + np.exp(-probability_grid(40, -9.0, 9.0).ends))
+    assert np.diff(shares).max() < 0.08

@@ -39,4 +39,5 @@ def test_no_chance_is_whole_where_an_unlucky_fit_has_no_error() -> None:
     assert unlucky.any()
     assert np.isfinite(table["std_error"]).all()
     assert table.loc[unlucky, "identified"].between(0.9, 0.999).all()
+    assert 0.96 < table["identified"].min() < 0.98
     assert table["identified_upper"].equals(table["identified"])

@@ -526,3 +526,23 @@ def test_no_residual_of_a_linear_probability_model_is_moved(unit: str | None) ->
     fit = dp.ols("ill ~ x + z", rows, 2.0, domain=domain, inference=True, unit=unit, seed=1)
     assert (np.abs((fit.debiased - [0.2, 0.03, 0.1]) / fit.bse) < 4).all()
     assert fit.bse["x"] < 0.003
+
+
+def test_a_linear_probability_model_has_no_more_noise_than_its_residuals_need() -> None:
+    """Errors are those of a cap of 1, the length of the range: of twice as much they are a fifth larger here.
+
+    Forecasts know that the response varies as 0 and 1 do; and where numbers between were meant, a note says so.
+    """
+    random = np.random.default_rng(77)
+    x, z = random.uniform(0, 10, 4000), random.integers(0, 2, 4000)
+    rows = pd.DataFrame({"x": x, "z": z, "ill": (random.random(4000) < 0.2 + 0.03 * x + 0.1 * z).astype(int)})
+    plan = dp.plan("ill ~ x + z", {"x": (0, 10), "z": bool, "ill": bool}, 1.0, family="gaussian", inference=True)
+    fit = dp.ols("ill ~ x + z", rows, 1.0, domain=plan.design.domain, inference=True, seed=1)
+    wide = dp.ols("ill ~ x + z", rows, 1.0, domain=plan.design.domain, inference=True, seed=1, residual_cap=2.0)
+    assert fit.bse["x"] < 0.9 * wide.bse["x"]
+    exact = smf.ols("ill ~ x + z", rows).fit().bse["z"]
+    assert plan.standard_errors(4000)["sampling"]["z"] == pytest.approx(exact, rel=0.4)
+    note = "ill is declared as 0 and 1, so no residual is capped. If it has numbers between 0 and 1, declare (0.0, 1.0)"
+    assert note in " ".join(str(fit.summary()).split())
+    assert note in " ".join(str(plan).split())
+    assert note not in " ".join(str(wide.summary()).split())

@@ -33,7 +33,7 @@ description = "an explanatory number"
 unit = "m"
 """
 
-CODEBOOK = "name,low,high,levels\nx,0,2,\ny,0,1,\ng,,,a|b\n"
+CODEBOOK = "name,low,high,levels\nx,0,2,\ny,0.0,1.0,\ng,,,a|b\n"
 
 FIT = {"formula": "y ~ x", "eps": 0.5}
 

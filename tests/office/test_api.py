@@ -66,7 +66,7 @@ def test_public_facts(anna: TestClient) -> None:
 @pytest.mark.slow
 def test_a_plan_is_free(anna: TestClient) -> None:
     facts = anna.post("/v1/plan", json=FIT | {"forecast": True}).json()
-    local = dp.plan("y ~ x", {"x": (0, 2), "y": (0, 1), "g": ["a", "b"]}, 1.0)
+    local = dp.plan("y ~ x", {"x": (0, 2), "y": (0.0, 1.0), "g": ["a", "b"]}, 1.0)
     assert facts["digest"] == local.digest()
     assert facts["costs"] == {"eps": 1.0, "delta": 0.0}
     assert facts["forecast"]
