@@ -44,9 +44,9 @@ SURE_RATIO = EXPECTED_RATIO + 3.0
 A greater one changes no share by .002.
 """
 
-HIDDEN = 1.0
+HIDDEN = 0.5
 """Of the intervals of other coefficients, the share that is lost where one is dropped that is collinear with the
-intercept (docs/proofs/inference, 4)."""
+intercept (measured in docs/defaults; why in docs/proofs/inference, 4)."""
 
 LOSS_PRICE = 2.0
 """Errors for a further tenth of the coefficients are worth a loss that is larger by a twentieth: one over this."""
