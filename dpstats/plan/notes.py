@@ -45,7 +45,7 @@ from dpstats.plan.methods import (
     no_fit_statistics,
     range_eps,
 )
-from dpstats.plan.row_counts import LARGE_UNNAMED, rows_of_nobody
+from dpstats.plan.row_counts import DRAWN, LARGE_UNNAMED, rows_of_nobody
 from dpstats.plan.tables import capped_at, in_units, is_output, uninformative_columns
 from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
 from dpstats.privacy.trimming import MOST_SHARE, rows_that_choose, rows_that_pay, rows_to_narrow
@@ -235,14 +235,19 @@ def faults_line(plan: Any) -> list[str]:
     most, share = counts.most_unnamed
     if share <= LARGE_UNNAMED:
         return []
-    many = f"up to about {most:,} ({100 * share:.2g} %; 95 % confidence)" if share < 1 else "any number"
+    drawn = f"{DRAWN}; " * counts.persons
+    many = (
+        f"up to about {most:,} rows ({drawn}{100 * share:.2g} %; 95 % confidence)"
+        if share < 1
+        else "any number of rows"
+    )
     unit, eps = plan.guarantee.unit, counts.eps_to_check
     typed = [] if unit is None else [argument("unit", unit)]  # without it single rows are protected
     typed += [phrase(f"eps={eps:g}", shell=f"--eps {eps:g}")] if eps <= plan.guarantee.eps else []
     python = f"dp.check{' with ' * bool(typed)}{joined(typed)}"
     check = phrase(python, shell=" ".join(["python -m dpstats check", *typed]))
-    which = "a column that is not named" if counts.named else "no column is named, but one"
-    return [f"Lost or clipped {counts.of_faults}: {which} may lose or clip {many}. {check} counts them."]
+    which = "another column" if counts.named else "a column"
+    return [f"Noise may hide {which} that loses or clips {many}. {check} counts them."]
 
 
 def advised_notes(plan: PlanFacts) -> list[str]:

@@ -276,7 +276,7 @@ def rows_text(results: ReleasedModel) -> str:
     return counts.shown + BEFORE_RANGES * (not counts.persons and not results.plan.counts_rows_used)
 
 
-KEPT = "No narrower range found"
+KEPT = "Ranges kept as declared"
 
 NONE_TO_NARROW = "No chosen column has a range that a fit narrows; the price is fixed before the choice"
 

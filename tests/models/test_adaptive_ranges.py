@@ -80,7 +80,7 @@ def test_a_declared_range_that_stays_is_not_called_bought() -> None:
     assert fit.plan.trimmed == ("x", "z", "b")
     assert [name for name in fit.plan.trimmed if fit.plan.design.domain[name].inner is not None] == ["x"]
     notes = " ".join(fit.notes)
-    assert "No narrower range found: z, b" in " ".join(str(fit.summary()).split())
+    assert "Ranges kept as declared: z, b" in " ".join(str(fit.summary()).split())
     assert re.search(r"outside the bought range of x \([\d.]+, [\d.]+\) and are left out", notes)
     assert "z outside (0, 10) or b outside (0.5, 9) are left out" in notes
 

@@ -302,17 +302,17 @@ def test_a_summary_says_how_many_rows_of_a_column_may_be_at_fault_unnamed() -> N
     text = str(few.summary())
     assert max(map(len, text.splitlines())) <= 80
     told = re.search(
-        r"Lost or clipped rows: no column is named, but one may lose or clip up to about (\d+) \((\d+) %; 95 % "
+        r"Noise may hide a column that loses or clips up to about (\d+) rows \((\d+) %; 95 % "
         r"confidence\)\. dp\.check with eps=0\.\d counts them\.",
         " ".join(text.split()),
     )
     assert told is not None
     assert 30 < int(told[1]) < 600
-    assert "Lost or clipped rows: no column is named" in " ".join(str(few.summary(full=True)).split())
+    assert "Noise may hide a column that loses or clips" in " ".join(str(few.summary(full=True)).split())
     many = " ".join(str(dp.ols("y ~ age + x", coded(40_000, 0), 1.0, domain=PUBLIC, seed=2)).split())
-    assert "Lost or clipped rows" not in many, "less than a fiftieth of the rows"
+    assert "Noise may hide" not in many, "less than a fiftieth of the rows"
     named = " ".join(str(dp.ols("y ~ age + x", coded(5_000, 0.15), 1.0, domain=PUBLIC, seed=2)).split())
-    assert "Lost or clipped rows: a column that is not named may lose or clip up to about" in named
+    assert "Noise may hide another column that loses or clips up to about" in named
 
 
 def test_a_summary_says_that_rows_count_for_one_column() -> None:
