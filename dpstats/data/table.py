@@ -51,7 +51,7 @@ class Table:
     """Named columns of one length; each is fetched when it is asked for, and no other is ever looked at.
 
     `labels` are public; the number of rows is private unless the adjacency makes it public, and always where the table
-    is `filtered`: its rows were chosen by their cells. `index` is pandas', for results aligned to it.
+    is `filtered`: its rows were chosen by their cells.
     """
 
     distributed = False
@@ -65,13 +65,13 @@ class Table:
         labels: Sequence[Any],
         rows: int,
         fetch: Callable[[int], Column],
-        index: pd.Index[Any] | None = None,
+        index: Callable[[], pd.Index[Any] | None] | None = None,
         *,
         filtered: bool = False,
     ) -> None:
         self.labels = tuple(labels)
         self._rows = rows
-        self.index = index
+        self._index = index
         self.filtered = filtered
         self.memory: Memory | None = None
         self.memberships: tuple[Membership, ...] = ()
@@ -81,6 +81,11 @@ class Table:
     def rows(self) -> int:
         """The number of rows: private unless the adjacency makes it public."""
         return self._rows
+
+    @property
+    def index(self) -> pd.Index[Any] | None:
+        """The labels of the rows, for results aligned to them; cells like others, which no release reads."""
+        return None if self._index is None else self._index()
 
     @property
     def is_counted(self) -> bool:
@@ -115,8 +120,13 @@ class Table:
         return self._fetch(position)
 
     def select(self, rows: Chosen, count: int) -> Table:
-        """The `count` rows at `rows` of every column, without their index, whose labels are cells like others."""
-        return Table(self.labels, count, lambda position: self._fetch(position).select(rows), filtered=True)
+        """The `count` rows at `rows` of every column."""
+
+        def index() -> pd.Index[Any] | None:
+            every = self.index
+            return None if every is None else every[rows]
+
+        return Table(self.labels, count, lambda position: self._fetch(position).select(rows), index, filtered=True)
 
     def marking(self) -> Iterator[NDArray[np.uint64]]:
         """Arrays that hardly any other cells have: the cells as identities, a column after the other."""
@@ -199,7 +209,7 @@ def table_from_mapping(data: Mapping[Any, Any]) -> Table:
 def in_memory(data: object) -> Table | None:
     """`data` as a table if its type is a container in memory; DataError for columns that differ in length."""
     if isinstance(data, pd.DataFrame):
-        return Table(list(data.columns), len(data), partial(_column_of_frame, data), data.index)
+        return Table(list(data.columns), len(data), partial(_column_of_frame, data), lambda: data.index)
     if isinstance(data, Mapping):
         return table_from_mapping(data)
     frame: Any = data
@@ -306,4 +316,4 @@ def with_level(table: Table, factor: str, levels: Sequence[Any], at: int) -> Tab
     def fetch(place: int) -> Column:
         return table.at(places[place]) if place < len(places) else column
 
-    return Table(labels, table.rows, fetch, table.index, filtered=table.filtered)
+    return Table(labels, table.rows, fetch, lambda: table.index, filtered=table.filtered)

@@ -143,8 +143,8 @@ class Holdout:
     Attributes
     ----------
     train, test : Table
-        Pass them wherever a data frame is expected; they are none, and have no columns to look at. Their numbers of
-        rows are private.
+        Pass them to fits, evaluations and `predict`. They are not data frames: `test_ledger.rows(data)` is one. Their
+        numbers of rows are private.
     train_ledger, test_ledger : Part or None
         Charges to them compose in parallel: the whole ledger pays for the larger one. None without a ledger.
     share : float

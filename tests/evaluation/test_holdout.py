@@ -230,6 +230,37 @@ def test_bad_arguments(given: dict[str, Any], error: type[Exception], fragment: 
     assert len(ledger.entries()) == 0
 
 
+@pytest.mark.parametrize("labels", ["numbers", "texts", "pairs"])
+def test_predictions_for_a_side_have_the_labels_of_its_rows(labels: str, ledger: dp.Ledger) -> None:
+    """Numbered from 0 they were joined to other rows of the data without a word."""
+    data = frame(300)
+    numbers = np.arange(300) + 1000
+    index = {"numbers": pd.Index(numbers), "texts": pd.Index([f"r{one}" for one in numbers])}
+    data.index = index.get(labels, pd.MultiIndex.from_arrays([numbers % 7, numbers], names=["a", "b"]))
+    split = dp.holdout(data, 0.3, ledger=ledger)
+    fit = dp.ols("y ~ x", split.train, 100.0, domain=DOMAIN, seed=1)
+    assert split.test_ledger is not None
+    known, within = fit.predict(data), dp.holdout(split.train, 0.5, seed=1).test
+    for side in (split.train, split.test, within):
+        predicted = fit.predict(side)
+        assert predicted.index.equals(data.index[ids(side)])
+        pd.testing.assert_series_equal(predicted, known[data.index.isin(predicted.index)])
+        assert fit.get_prediction(side).summary_frame().index.equals(predicted.index)
+    assert split.test_ledger.rows(data).index.equals(fit.predict(split.test).index)
+
+
+def test_a_release_does_not_read_the_labels_of_rows() -> None:
+    side = dp.holdout(frame(), 0.3, seed=1).train
+    side._index = lambda: pytest.fail("the labels were read")
+    assert dp.ols("y ~ x", side, 1.0, domain=DOMAIN, seed=1).params.notna().all()
+
+
+def test_predictions_for_a_side_of_rows_without_labels_are_numbered() -> None:
+    split = dp.holdout({"x": np.arange(10.0), "y": np.zeros(10)}, 0.5, seed=1)
+    fit = dp.ols("y ~ x", split.train, 1.0, domain=DOMAIN, seed=1)
+    assert fit.predict(split.test).index.equals(pd.RangeIndex(split.test.rows))
+
+
 def test_columns_that_cannot_be_hashed_are_left_out() -> None:
     data = frame(20).assign(when=pd.Timestamp("2020-01-01"))
     assert dp.holdout(data, 0.3).by == ("g", "id", "x", "y")
