@@ -96,6 +96,8 @@ class Summary(statsmodels_summary.Summary):
             tables[0].title = ""
         look = {"replacements": {}, "data_aligns": "r", "header_align": "r", "stub": "%s", "header": "%s"}
         parts = [table.as_latex_tabular(center=not floating, **look) for table in tables]
+        # After the end of a line TeX takes these signs as arguments of it.
+        parts = [re.sub(r"(?m)^(\s*)([\[*])", r"\1{\2}", part) for part in parts]
         below = [r"\begin{minipage}{\linewidth}", r"\footnotesize", "\n\n".join(notes), r"\end{minipage}"]
         if not floating:
             return "\n\n".join([*parts, *(["\n".join(below)] if notes else [])])

@@ -111,7 +111,7 @@ def _domain(options: argparse.Namespace) -> None:
 
 def _html(options: argparse.Namespace) -> None:
     with Ledger.open(options.path) as ledger:
-        write_new(ledger.to_html(), options.output, LedgerError)
+        write_new(ledger.to_html(), options.output)
 
 
 def _export(options: argparse.Namespace) -> None:
@@ -121,7 +121,7 @@ def _export(options: argparse.Namespace) -> None:
         text = entries.reset_index().map(spreadsheet_safe).to_csv(index=False, quoting=csv.QUOTE_ALL)
     else:
         text = as_json(records(entries))
-    write_new(text, options.output, LedgerError)
+    write_new(text, options.output)
 
 
 def spreadsheet_safe(cell: object) -> object:

@@ -150,14 +150,14 @@ def silence() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def write_new(text: str, output: Path | None, failure: type[DPStatsError] = ArgumentError) -> None:
+def write_new(text: str, output: Path | None) -> None:
     """To a new file, whole or not at all, or to standard output."""
-    with opened_new(output, failure) as write:
+    with opened_new(output) as write:
         write(text)
 
 
 @contextlib.contextmanager
-def opened_new(output: Path | None, failure: type[DPStatsError] = ArgumentError) -> Iterator[Callable[[str], object]]:
+def opened_new(output: Path | None) -> Iterator[Callable[[str], object]]:
     """What writes text to a new file, which is there at the end or not at all, or to standard output."""
     if output is None:
         yield sys.stdout.write
@@ -166,7 +166,7 @@ def opened_new(output: Path | None, failure: type[DPStatsError] = ArgumentError)
         with whole_file(output, new=True) as file:
             yield lambda text: file.write(text.encode("utf-8"))
     except OSError as error:
-        raise failure(f"--output: {output} cannot be written ({error.strerror}); choose a new file") from error
+        raise ArgumentError(f"--output: {output} cannot be written ({error.strerror}); choose a new file") from error
 
 
 NAMED = ("delta", "family", "method", "penalty", "alpha", "adjacency", "weights", "offset", "exposure", "subset")

@@ -45,7 +45,7 @@ def advice(
         notes += [_two_values(response.name)] if response.name not in declared else []
     notes += [doubt for name in parsed.columns if (doubt := missing_code(name, parsed, declared.get(name)))]
     notes += [
-        f"{name} is declared with one level and has no coefficient next to an intercept; list its other levels"
+        f"column {name} is declared with one level and has no coefficient next to an intercept; list its other levels"
         for name in parsed.exog_columns
         if isinstance(column := declared.get(name), Levels) and len(column.values) == 1
     ]

@@ -310,7 +310,7 @@ def check_price(
         what = f"what remains of {' and of '.join(short)}"
         if price.delta and not facts.delta:
             none = "the ledger has no delta: pass delta=0, or make a ledger with a delta"
-            raise BudgetExceeded(f"the charge exceeds {what}: {none} (nothing was charged or released)")
+            raise BudgetExceeded(f"the charge exceeds {what}: {none}")
         raise _budget_exceeded(what, remaining, facts, signature)
 
 
@@ -331,7 +331,7 @@ def _budget_exceeded(what: str, left: Amount, facts: LedgerFacts, signature: str
         offer = f"at most eps={eps!r}; lower eps"
     if eps == 0:
         offer = "nothing is left"
-    return BudgetExceeded(f"the charge exceeds {what}: {offer}{signature} (nothing was charged or released)")
+    return BudgetExceeded(f"the charge exceeds {what}: {offer}{signature}")
 
 
 COLUMNS = ("entries", "eps", "delta", "rho", "quota_eps", "quota_delta", "remaining_eps", "remaining_delta")

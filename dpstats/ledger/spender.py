@@ -319,7 +319,10 @@ class Spender(Reader):
                 check_price(connection, books, self._facts, self._account, price, texts["analyst"])
             except BudgetExceeded as error:
                 charge = f"charge {label!r} of eps={converted.eps:g}, delta={converted.delta:g} ({self.adjacency})"
-                raise BudgetExceeded(f"{charge} {str(error).removeprefix('the charge ')}") from None
+                # Another charge of the call, such as that for its row counts, may have been made before.
+                why = str(error).removeprefix("the charge ")
+                refused = f"{charge} {why} (this charge was not made, and nothing was released for it)"
+                raise BudgetExceeded(refused) from None
             number = self._enter(
                 connection,
                 price,
@@ -367,7 +370,8 @@ class Spender(Reader):
             except BudgetExceeded as error:
                 eps, delta = " + ".join(f"{one.eps:g}" for one in unpaid), sum(one.delta for one in unpaid)
                 charge = f"a charge of eps={eps}, delta={delta:g} ({self.adjacency})"
-                raise BudgetExceeded(f"{charge} {str(error).removeprefix('the charge ')}") from None
+                refused = f"{charge} {str(error).removeprefix('the charge ')} (nothing was charged or released)"
+                raise BudgetExceeded(refused) from None
 
     def partition(self, by: str, parts: Sequence[Level]) -> Partition:
         """Split the rows by the value of column `by` into disjoint parts with separate accounts.

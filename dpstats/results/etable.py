@@ -475,7 +475,9 @@ class Column:
         if not (np.isfinite([ratio, low, high]).all() and high > low):
             return f"{ratio:.2g}", f"[{low:.2g}, {high:.2g}]"
         size = (high - low) / 4  # about a standard error
-        return to_the_noise(ratio, size), f"[{to_the_noise(low, size)}, {to_the_noise(high, size)}]"
+        # Two digits at least: the end of a wide interval is far above the ratio, which is not 0.
+        shown, *ends = (to_the_noise(one, min(size, one or size)) for one in (ratio, low, high))
+        return shown, f"[{', '.join(ends)}]"
 
     @cached_property
     def figures(self) -> dict[str, str]:

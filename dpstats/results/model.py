@@ -613,8 +613,9 @@ class ReleasedModel(FittedModel):
     ) -> pd.DataFrame:
         """Average predictions: over the rows, by groups of them, or were all rows of each level of a factor.
 
-        Intervals are symmetric (delta method) and cut off at the ends of what a mean can be; those of `get_prediction`
-        for the same mean differ with another link than the identity, because they are transformed by the inverse link.
+        Intervals are cut off at the ends of what a mean can be. With `by` they allow for the noise in the sizes of the
+        groups (Fieller's method); otherwise they are symmetric (delta method). With another link than the identity,
+        those of `get_prediction` for the same mean differ, because they are transformed by the inverse link.
 
         Parameters
         ----------

@@ -23,10 +23,11 @@ from dpstats.results.contrasts import inference_table
 from dpstats.results.model import NOT_RELEASED, FittedModel
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.streaming.fit import MOST_REMAINDER
-from dpstats.streaming.plan import StreamPlan, header, promise, ticks_table
+from dpstats.streaming.plan import StreamPlan, header, neighbouring_rows, promise, ticks_table
 from dpstats.streaming.projected import stored_plan
 from dpstats.streaming.sums.workloads import Halflife
 from dpstats.summaries import Summary, format_number, full_width
+from dpstats.wording import phrase
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -278,6 +279,10 @@ class StreamResults(FittedModel):
 
     def _notes(self, errors: bool) -> list[str]:
         notes = ["One charge covers the whole stream; this regression cost nothing more."]
+        if (unit := self.plan.guarantee.unit) is not None:
+            rows = neighbouring_rows(self.plan.guarantee, self.plan.sums.mechanism.participation)
+            one = f"The guarantee is for each {unit} {rows}. The stream cannot check that none has more."
+            notes = [f"{one} {notes[0]}"]
         if self.late:
             notes.append(
                 f"The ticks before {self.first} are left out, at most half of all, because their rows were linearised "
@@ -287,6 +292,8 @@ class StreamResults(FittedModel):
             weights = " and ".join(self._row_weights)
             rows_note = f"{'Effective number of rows' if weights else 'Rows used'}, by the noisy sums: {self.rows}."
             rows_note += f" A row counts {weights}, so that there may be more rows than that." if weights else ""
+            check = phrase("dp.check", shell="python -m dpstats check")
+            rows_note += f" A stream does not count lost and clipped rows; {check} counts them."
             if self.rows.value < FEW_DEVIATIONS * self.rows.std_error:
                 rows_note += " That is no more than noise: if many were passed, compare their cells with the domain."
             notes.append(rows_note)

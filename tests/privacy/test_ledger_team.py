@@ -65,6 +65,10 @@ def test_a_quota_is_all_that_an_analyst_may_spend(ledger: Ledger) -> None:
         BudgetExceeded, match=r"^charge 'large' of eps=2, delta=0 \(add_remove\) exceeds what remains of"
     ):
         ledger.charge(Guarantee(2.0), label="large")
+    with pytest.raises(BudgetExceeded, match=r"\(this charge was not made, and nothing was released for it\)$"):
+        ledger.charge(Guarantee(2.0), label="the rest of a fit whose counts are charged")
+    with pytest.raises(BudgetExceeded, match=r"\(nothing was charged or released\)$"):
+        ledger.check_charges([Guarantee(2.0)])
     with pytest.raises(BudgetExceeded, match="delta"):
         ada.charge(Guarantee(0.01, 1e-9), label="without a quota of delta")
     ada.charge(Guarantee(0.05), label="the rest")

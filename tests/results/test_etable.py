@@ -321,6 +321,30 @@ def test_ratios_without_errors_have_the_digits_that_noise_leaves(fits: dict[str,
     assert len(cell) >= len("1.000")
 
 
+def test_a_ratio_with_a_wide_interval_is_not_zero(
+    monkeypatch: pytest.MonkeyPatch, fits: dict[str, dp.GLMResults]
+) -> None:
+    rng = np.random.default_rng(1)
+    rows = {"x": rng.uniform(0, 1, 3000), "y": rng.integers(0, 2, 3000)}
+    fit = dp.logit("y ~ x", rows, 1.0, domain={"x": (0, 1), "y": (0, 1)}, inference=True, on_mismatch="go")
+    ends = pd.DataFrame({0: np.log([0.001, 0.001]), 1: np.log([7230.0, 7230.0])}, index=fit.params.index)
+    monkeypatch.setattr(type(fit), "conf_int", lambda fit: ends)
+    monkeypatch.setattr(type(fit), "debiased", property(lambda fit: pd.Series(np.log([1.903, 0.5]), ends.index)))
+    lines = str(dp.etable([fit], exponentiate=True)).splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("Intercept"))
+    assert lines[at].split()[1] == "1.9"
+    assert " ".join(lines[at + 1].split()) == "[0.0010, 7200]"
+
+
+def test_no_row_of_latex_begins_with_an_argument(fits: dict[str, dp.GLMResults]) -> None:
+    """TeX reads `\\\\[Age]` as a line that is followed by a space of Age."""
+    (name, *_) = fits["paid"].params.index
+    for new in ("[Age]", "*Age"):
+        lines = dp.etable([fits["paid"]], rename={name: new}).to_latex().splitlines()
+        (line,) = (line for line in lines if "Age" in line)
+        assert line.strip().startswith(f"{{{new[0]}}}")
+
+
 def test_a_missing_share_has_its_reason(fits: dict[str, dp.GLMResults]) -> None:
     lines = str(dp.etable([fits["paid"], fits["plain"]])).splitlines()
     (line,) = (line for line in lines if line.startswith("R2"))

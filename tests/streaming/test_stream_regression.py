@@ -485,6 +485,9 @@ def test_plans_and_coefficients_are_drawn() -> None:
         stream.plot("x")
     for tick in range(5):
         stream.update(frame(500, tick))
+    summary = " ".join(str(stream.results.summary()).split())
+    assert "for each person with at most one row in each of 2 ticks" in summary
+    assert "cannot check that none has more" in summary
     drawn = [stream.plan().plot(), stream.plot("x"), stream.plot("x", window=2)]
     for axes in drawn:
         (caption,) = [text for text in axes.texts if text.get_gid() == "caption"]
@@ -584,6 +587,7 @@ def test_ticks_whose_rows_are_all_lost_show_in_the_number_of_rows(binary: bool, 
     assert "no more than" not in all_of_them
     counted, facts = stream.results.rows, stream.results.glance().iloc[0]
     assert str(counted) in all_of_them
+    assert "does not count lost and clipped rows; dp.check counts them" in " ".join(all_of_them.split())
     # In the first tick of a logistic stream all rows have the largest weight, and there are no more.
     assert ("there may be more rows" in " ".join(all_of_them.split())) == binary
     if not binary:
