@@ -361,7 +361,12 @@ class Check(Released):
         counts = self._counts_at(place) / self.place_err
         missing = [repr(name) for name, count in zip(place.names, counts, strict=True) if count < LIKELY_SDS]
         certain = (counts >= CERTAIN_SDS).any()
-        return f". Levels not clearly above the noise: {', '.join(missing)}" if certain and missing else ""
+        if not (certain and missing):
+            return ""
+        return (
+            ". The counts of these declared levels do not stand out from the noise, so they may be the misspelt ones: "
+            f"{', '.join(missing)}"
+        )
 
     def _missing_codes(self, place: ColumnHistogram) -> list[str]:
         """The codes that certainly have rows, probably more than all else near, or apart: see `ALONE` and `GAP`."""
@@ -456,8 +461,9 @@ class Check(Released):
                 if typed and place.column in self.trimmable and self.absorbed is None:
                     least = NARROWEST * (place.ends[-1] - place.ends[0])
                     narrowing += (
-                        f". A fit buys no range narrower than {least:.6g}. If the values may fill less than that, "
-                        f"first declare a narrower range, such as {typed}, and check again"
+                        f". A fit buys no range narrower than 1/{1 / NARROWEST:.0f} of the declared one, here "
+                        f"{least:.6g}. If the values may fill less than that, first declare a narrower range, such as "
+                        f"{typed}, and check again"
                     )
                     if self.guarantee.unit is None:
                         narrowing += phrase(
@@ -531,8 +537,8 @@ class Check(Released):
         public = "" if self.nobs is None else " All rows are counted exactly, and noisy counts need not add up to them."
         return [
             f"{private}. std err is that of their noise.{public}",
-            "A row that is lost to several columns counts for each of them in equal parts, and so does a row "
-            "clipped in several. Only rows that are not lost count as clipped.",
+            "A row that is lost to k columns adds 1/k to the count of each, and so does a row that is clipped in k "
+            "columns. Only rows that are not lost count as clipped.",
             *self._expected_loss(),
             *([self._place_note()] if self.places else []),
             self._hidden() + self._beside(),
@@ -557,8 +563,8 @@ class Check(Released):
         coded = bool(self._codes)
         counted = (
             f"{phrase('The table `located`', shell='--json')} has the number of rows {' and '.join(parts)} (std err "
-            f"{self.place_err:,.0f}). It leaves out rows that are incomplete, clipped or equal to a code."
-            + (f" It also has the number of rows with a code (std err {self.code_err:,.0f})." if coded else "")
+            f"{self.place_err:,.0f}). These leave out rows that are incomplete, clipped or have a code for missing."
+            + (f" Codes for missing have lines of their own (std err {self.code_err:,.0f})." if coded else "")
         )
         least, likely = (sds * noise / MOST_OUTSIDE for sds in (CERTAIN_SDS, POWERFUL_SDS))
         if not ranges or (clean >= likely and clean >= LEAST_CLEAN * self.rows):
@@ -590,8 +596,8 @@ class Check(Released):
         opening = "Beside the findings above, no" if self.findings else "No"
         usual = (CERTAIN_SDS + NINE_OF_TEN_SDS) * self.std_err
         return (
-            f"{opening} fault stands out from the noise. Nine of ten checks find a column that loses or clips "
-            f"{max(math.ceil(usual), 2):,} rows.{self._hidden_codes()}"
+            f"{opening} fault stands out from the noise. If a column loses or clips {max(math.ceil(usual), 2):,} rows, "
+            f"a check finds it with a probability of 90 %.{self._hidden_codes()}"
         )
 
     @property
@@ -608,8 +614,8 @@ class Check(Released):
         likely = max((CERTAIN_SDS + 1) * self.code_err, SEEN_SDS * self._beside_err(most))
         codes = ", ".join(self._codes[:MOST_NAMES]) + (", ..." if len(self._codes) > MOST_NAMES else "")
         return (
-            f" They find a code within a range ({codes}) from about {max(float(f'{likely:.2g}'), 2):,.0f} rows on, or "
-            "more where other values are near it."
+            f" To be found with this probability, a code within a range ({codes}) must be in about "
+            f"{max(float(f'{likely:.2g}'), 2):,.0f} rows, or in more rows if other values are near it."
         )
 
     def _beside(self) -> str:

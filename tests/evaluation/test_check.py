@@ -181,7 +181,10 @@ def test_a_response_that_is_narrowed_as_advised_is_not_clipped_in_the_end(values
 def test_of_a_range_wider_than_a_fit_narrows_the_finding_says_what_to_declare() -> None:
     rows = {name: np.random.default_rng(1).uniform(0, 1, 8_000) for name in "xy"}
     (found,) = dp.check("y ~ x", rows, {"x": (0, 6400), "y": (0, 1)}, 2.0, family="gaussian", seed=1).findings
-    assert "A fit buys no range narrower than 100. If the values may fill less than that, first declare" in found
+    assert (
+        "A fit buys no range narrower than 1/64 of the declared one, here 100. If the values may fill less than that, "
+        "first declare" in found
+    )
     assert "such as domain={'x': (0, 800)}, and check again" in found
     assert "Or buy one in one step: dp.buy_ranges(data, ['x'], eps=0.1, domain={}). Where a ledger stores" in found
 
@@ -215,9 +218,10 @@ def test_a_count_that_is_declared_too_wide_is_narrowed_only_where_no_fit_does_so
         (
             5.0,
             {**DOMAIN, "x": (0, 2), "g": ["a", "b", "A"]},
-            "No fault stands out from the noise. Nine of ten checks find a column that loses or clips 2 rows.",
+            "No fault stands out from the noise. If a column loses or clips 2 rows, a check finds it with a "
+            "probability of 90 %.",
         ),
-        (5.0, DOMAIN, "Beside the findings above, no fault stands out from the noise. Nine of ten checks"),
+        (5.0, DOMAIN, "Beside the findings above, no fault stands out from the noise. If a column"),
     ],
 )
 def test_what_noise_may_hide_is_said(eps: float, domain: Any, told: str) -> None:
@@ -434,10 +438,10 @@ def test_a_code_is_found_from_so_many_rows_as_a_check_says() -> None:
     assert sum(any("`hours` equal to 99" in one for one in check.findings) for check in checks) >= 27
     words = " ".join(str(dp.check(*of_seven_columns(0.0), 0.1, seed=1)).split())
     assert (
-        "Nine of ten checks find a column that loses or clips 74 rows. They find a code within a range (99 in `y`, 99 "
-        "in `hours`)" in words
+        "If a column loses or clips 74 rows, a check finds it with a probability of 90 %. To be found with this "
+        "probability, a code within a range (99 in `y`, 99 in `hours`)" in words
     )
-    found = re.search(r"`hours`\) from about (\d+) rows on", words)
+    found = re.search(r"`hours`\) must be in about (\d+) rows", words)
     assert found is not None
     assert 400 < int(found[1]) < 0.1 * len(data)
     located = checks[0].located.set_index(["column", "place"])
@@ -451,7 +455,7 @@ def test_a_code_in_the_middle_of_a_range_takes_more_rows_and_a_check_says_so() -
     formula, data, domain = of_seven_columns(0.0)
     domain = {**domain, "hours": (0, 120)}
     words = " ".join(str(dp.check(formula, data, domain, 0.1, seed=1)).split())
-    rows = int(re.findall(r"`hours`\) from about (\d+) rows on", words)[0])
+    rows = int(re.findall(r"`hours`\) must be in about (\d+) rows", words)[0])
     coded = data.copy()
     coded.loc[np.random.default_rng(3).permutation(len(data))[:rows], "hours"] = 99
     found = [dp.check(formula, coded, domain, 0.1, seed=seed).findings for seed in range(200)]
@@ -540,7 +544,7 @@ def test_a_level_that_nobody_has_is_named() -> None:
     levels = {**DOMAIN, "g": ["a", "b", "c"]}
     data = frame().assign(g=frame()["g"].replace({"A": "C"}))
     found = next(one for one in dp.check("y ~ x + g", data, levels, 1.0, seed=1).findings if "`g`" in one)
-    assert found.endswith("Levels not clearly above the noise: 'c'.")
+    assert found.endswith("so they may be the misspelt ones: 'c'.")
     assert "stand out" not in dp.check("y ~ x + g", data, DOMAIN, 1.0, seed=1).findings[1]
 
 

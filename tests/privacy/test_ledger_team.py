@@ -516,7 +516,9 @@ def test_a_quota_of_a_name_that_differs_in_case_alone_is_refused(path: Path | st
     assert ledger.spending().loc["Ada", "quota_eps"] == 0.75
 
 
-@pytest.mark.parametrize(("delta", "said"), [(0.0, "at most eps=0.5; lower eps (this charge"), (1e-6, "for a pure charge")])
+@pytest.mark.parametrize(
+    ("delta", "said"), [(0.0, "at most eps=0.5; lower eps (this charge"), (1e-6, "for a pure charge")]
+)
 def test_a_refusal_speaks_of_delta_where_there_is_one(path: Path | str, delta: float, said: str) -> None:
     ledger = Ledger(path, dataset="d", eps=0.5, delta=delta)
     with pytest.raises(BudgetExceeded, match=re.escape(said)):
