@@ -16,7 +16,7 @@ from dpstats.evaluation.column_histograms import PARTS, ColumnHistogram, is_code
 from dpstats.formula.parse import parse
 from dpstats.formula.reader import DROPS, FORMULA, NEARLY_ALL, OPEN, TYPICAL, Fault
 from dpstats.frames import WideFrame
-from dpstats.plan.row_counts import DRAWN, MOST_AT_FAULT, rows_of_nobody
+from dpstats.plan.row_counts import DRAWN, MOST_AT_FAULT, NORMAL_LOSS, most_by_noise, rows_of_nobody
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.trimming import NARROWEST, rows_that_pay
 from dpstats.results.stored import Released, marked_title, privacy_level
@@ -59,11 +59,8 @@ outside."""
 LEAST_CLEAN = 0.5
 """Ranges are judged by rows without a fault, where these are more than this share of all."""
 
-TYPICAL_LOSS = 0.01
-"""A column is not named for rows beyond 3 sd of typical= if it loses a smaller share of all."""
-
-NORMAL_LOSS, USUAL_LOSS = 0.0027, 0.004
-"""The share of its rows that a normal column has beyond 3 sd, and that of one which is not far from normal."""
+USUAL_LOSS = 0.004
+"""The share of its rows beyond 3 sd of a column that is not far from normal."""
 
 LARGE_LOSS, MOST_LOSING = 0.05, 3
 """From so large a share on lost rows are added up over columns; the columns that lose most are named."""
@@ -234,8 +231,7 @@ class Check(Released):
 
     def _advice(self, fault: Fault, count: float) -> str:
         """What to do about a figure that matters and that noise cannot explain."""
-        least = TYPICAL_LOSS if fault.beyond_typical else 0.0
-        if count < max(CERTAIN_SDS * self.std_err, least * self.rows):
+        if count < self._most_by_noise(fault, CERTAIN_SDS):
             return ""
         if fault.column == FORMULA and (exposures := parse(self.formula).exposures):
             return f"the exposure {joined(sorted(exposures), 'or')} is not above 0, or {fault.advice}"
@@ -244,6 +240,10 @@ class Check(Released):
         # A column of text is lost as a whole, in equal parts with others; one that is declared misses some cells.
         large = LARGE_LOSS if fault.declared == OPEN else MOST_AT_FAULT
         return fault.advice if count < large * self.rows else fault.large_advice
+
+    def _most_by_noise(self, fault: Fault, deviations: float) -> float:
+        """The count that noise exceeds as seldom as so many of its standard deviations, of rows as declared."""
+        return most_by_noise(fault, self.rows, self.std_err / math.sqrt(2), math.sqrt(2) * deviations)
 
     @property
     def located(self) -> pd.DataFrame:
@@ -267,8 +267,9 @@ class Check(Released):
         faults = [
             f"about {row['rows']:,.0f} (s.d. {self.std_err:,.0f}) of {self._rows_text} "
             f"{clipped.get(row['fault'], 'are lost to')} `{row['column']}`: {row['advice']}"
-            f"{self._empty_levels(row['column'], row['fault'])}{self._doubt(row['rows'], self.std_err)}"
-            for _, row in certain.iterrows()
+            f"{self._empty_levels(row['column'], row['fault'])}"
+            f"{self._doubt(row['rows'], self._most_by_noise(fault, UNDOUBTED_SDS))}"
+            for fault, (_, row) in zip([self.faults[place] for place in certain.index], certain.iterrows(), strict=True)
         ]
         ranges = [place for place in self.places if place.ends]
         placed = [one for place in ranges for one in self._missing_codes(place) or self._too_wide(place)]
@@ -329,9 +330,9 @@ class Check(Released):
             f"{typical} with its source. For skewed columns declare {compare}, or leave {typical} out"
         ]
 
-    def _doubt(self, count: float, error: float) -> str:
-        """How often noise alone finds a fault or code, beside a count near the limit; normal noise hardly ever does."""
-        if self.noise != "laplace" or count >= UNDOUBTED_SDS * error:
+    def _doubt(self, count: float, least: float) -> str:
+        """How often noise alone finds a fault or code, beside a count below `least`; normal noise hardly ever does."""
+        if self.noise != "laplace" or count >= least:
             return ""
         chance = (len(self.faults) + len(self._codes)) * math.exp(-math.sqrt(2) * CERTAIN_SDS) / 2
         return (
@@ -385,7 +386,7 @@ class Check(Released):
                 f"about {count:,.0f} (s.d. {self.code_err:,.0f}) of {self._rows_text} have `{place.column}` "
                 f"equal to {code:g}, far from most other values. If {code:g} stands for missing, "
                 + self._without_code(place.column, code)
-                + self._doubt(count, self.code_err)
+                + self._doubt(count, UNDOUBTED_SDS * self.code_err)
             )
             if count < min(most, within):
                 sentences[-1] += (

@@ -39,6 +39,9 @@ LEAST_NAMED = 0.005
 A hundredth of the rows with a code such as 999, clipped to the end of a range, takes a third off a slope.
 """
 
+TYPICAL_LOSS, NORMAL_LOSS = 0.01, 0.0027
+"""A column with typical values is named for a larger share of its rows; a normal one has the second beyond 3 sd."""
+
 SURE_SDS = 3
 """So many standard deviations of its noise all that is lost must exceed to be told."""
 
@@ -200,8 +203,8 @@ class RowCounts:
     def least_named(self) -> float:
         """About so many rows at fault a column must have for `findings` to name it."""
         assert self.rows is not None
-        noise = self._noise(FALSE_NOTES)
-        return max(noise, LEAST_NAMED * (self._rows_in_all(noise) if self.persons else self.rows))
+        rows = self._rows_in_all(self._noise(FALSE_NOTES)) if self.persons else self.rows
+        return min(most_by_noise(one, rows, self._scale, self._odds(FALSE_NOTES), LEAST_NAMED) for one in self.faults)
 
     @property
     def most_unnamed(self) -> tuple[int, float]:
@@ -228,8 +231,12 @@ class RowCounts:
 
     def _noise(self, chance: float) -> float:
         """What the noise of any count of rows at fault exceeds with `chance`, in rows."""
+        return self._scale * self._odds(chance)
+
+    def _odds(self, chance: float) -> float:
+        """That in scales of the noise."""
         # P(Z > z) is at most exp(-z / scale) / (1 + exp(-1 / scale)).
-        return self._scale * math.log(len(self.faults) / (chance * (1 + math.exp(-1 / self._scale))))
+        return math.log(len(self.faults) / (chance * (1 + math.exp(-1 / self._scale))))
 
     @property
     def _scale(self) -> float:
@@ -311,7 +318,8 @@ class RowCounts:
     def _doubt(self, fault: Fault) -> str:
         """How often noise alone names a column, beside a count not far above the limit; else empty."""
         assert self.at_fault is not None
-        if self.at_fault[self.faults.index(fault)] > self._noise(FALSE_STOPS):
+        rows, odds = self._rows_in_all(self._noise(FALSE_NOTES)), self._odds(FALSE_STOPS)
+        if self.at_fault[self.faults.index(fault)] > most_by_noise(fault, rows, self._scale, odds):
             return ""
         check = phrase("dp.check", shell="python -m dpstats check")
         return f". Noise alone names a column in up to {100 * FALSE_NOTES:g} of 100 fits. Confirm it with {check}"
@@ -328,7 +336,7 @@ class RowCounts:
     def _seen(self, least: Sequence[float], chance: float, *, large: bool = False) -> list[tuple[Fault, float, float]]:
         """Faults of more than `least` of the rows, for sure if `large`, each with its share and the error of that.
 
-        Noise alone names any with `chance`.
+        Noise alone names any with `chance`, of rows as they are declared.
         """
         assert self.rows is not None
         assert self.at_fault is not None
@@ -336,8 +344,10 @@ class RowCounts:
         noise = self._noise(chance)
         rows = self._rows_in_all(noise)
         shares = np.minimum(counts / max(rows, 1.0), 1.0)
-        fewest = np.array(least) * rows
-        fewest = fewest + noise if large else np.maximum(fewest, noise)
+        fewest = np.array(least) * rows + noise
+        if not large:
+            named, odds = zip(self.faults, least, strict=True), self._odds(chance)
+            fewest = np.array([most_by_noise(one, rows, self._scale, odds, share) for one, share in named])
         error = min(math.sqrt(2) * self._scale / max(rows, 1.0), 1.0)
         faults = zip(self.faults, shares, counts > fewest, strict=True)
         return [(fault, float(share), error) for fault, share, excess in faults if excess]
@@ -354,6 +364,20 @@ class RowCounts:
         at_fault = None if stored["at_fault"] is None else tuple(stored["at_fault"])
         trimmable = tuple(stored.get("trimmable", ()))
         return cls(**{**stored, "faults": faults, "at_fault": at_fault, "trimmable": trimmable})
+
+
+def most_by_noise(fault: Fault, rows: float, scale: float, odds: float, least: float = 0.0) -> float:
+    """The count of rows at fault up to which a column is not named, in fits and in checks.
+
+    Laplace noise of this scale alone exceeds `odds` scales with the accepted chance, and `least` is a share of the
+    rows. A column with typical values may lose rows beyond 3 sd without a fault: their number and the noise together
+    pass the limit with the same chance (docs/proofs/adaptive, 4).
+    """
+    if not fault.beyond_typical:
+        return max(scale * odds, least * rows)
+    scale = max(scale, 1.0)  # less noise than that does not hide how the number of such rows varies
+    normal = NORMAL_LOSS * rows * scale * math.expm1(1 / scale)
+    return max(scale * odds + normal, max(TYPICAL_LOSS, least) * rows)
 
 
 def _most(fault: Fault) -> float:
