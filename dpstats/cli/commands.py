@@ -38,9 +38,9 @@ from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.evaluation import Check, Evaluation, check, evaluate
 from dpstats.evaluation.result import FRAMES
 from dpstats.formula.design import DesignSpec
+from dpstats.results.cell_warnings import warn_of_cells
 from dpstats.results.etable import etable
 from dpstats.results.glm_results import GLMResults
-from dpstats.results.inference_mixin import warn_of_cells
 from dpstats.results.summary import summarize
 
 

@@ -13,8 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.arguments import check_flag, check_fraction, explain_calls, is_number, near_miss, safe_repr
-from dpstats.data import Table, as_endog, as_exog, as_table
-from dpstats.domain import Levels
+from dpstats.data import as_endog, as_exog, as_table
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.families import Family, Poisson
 from dpstats.formula.design import DesignSpec
@@ -24,6 +23,7 @@ from dpstats.inference import Inference, mean_response, wald_test
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.plots import draw_result
 from dpstats.quiet import quiet
+from dpstats.results.cell_warnings import warn_of_cells
 from dpstats.results.contrasts import (
     TESTED,
     ContrastTests,
@@ -35,7 +35,7 @@ from dpstats.results.contrasts import (
     with_pvalues_note,
 )
 from dpstats.results.standard_errors import ReleasedErrors
-from dpstats.wording import argument, joined
+from dpstats.wording import argument
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -45,8 +45,6 @@ Vector = NDArray[np.float64]
 
 ROWS_AT_ONCE = 65_536
 """Rows whose intervals are worked out at a time: of all others only the results are in memory."""
-
-MOST_LEVELS, MOST_COLUMNS = 12, 6  # declared levels, and columns with missing cells, that a warning lists
 
 
 class NewRows(NamedTuple):
@@ -97,42 +95,6 @@ def as_offset(offset: Any, rows: int) -> Vector:
     if len(column) != rows:
         raise ArgumentError(f"offset must be a number or have one for each of the {rows} rows, got {len(column)}")
     return column.numbers()
-
-
-def warn_of_cells(design: DesignSpec, table: Table, *, offset: bool) -> None:
-    """Warn of rows for prediction with cells missing, not declared or clipped: columns and counts, but no cell."""
-    faults = design.cell_faults(table, offset=offset)
-    if faults.rows_missing:
-        names = [repr(name) for name in faults.missing]
-        more = [f"{len(names) - MOST_COLUMNS} more columns"] if len(names) > MOST_COLUMNS + 1 else []
-        which = joined([*names[:MOST_COLUMNS], *more] if more else names, "or")
-        wrong = f"have no value of {which}, and no prediction (NaN)"
-        warnings.warn(f"newdata: {faults.rows_missing:,} of {table.rows:,} rows {wrong}", UserWarning, stacklevel=4)
-    for name, rows in faults.not_positive.items():
-        wrong = f"have {name!r} of 0 or less, and no prediction (NaN): an exposure must be positive"
-        warnings.warn(f"newdata: {rows:,} of {table.rows:,} rows {wrong}", UserWarning, stacklevel=4)
-    for name, rows in faults.beyond.items():
-        declared = design.domain[name]
-        if isinstance(declared, Levels):
-            levels = ", ".join(map(repr, declared.values[:MOST_LEVELS]))
-            levels += ", ..." * (len(declared.values) > MOST_LEVELS)
-            wrong = (
-                f"have a level of {name!r} that the Domain does not declare, and no prediction (NaN); declared are "
-                f"{levels}"
-            )
-        else:
-            low, high = declared.interval
-            wrong = f"have {name!r} outside of its range ({low:g}, {high:g}), and are predicted at its nearer end"
-            if declared.drops:
-                wrong = (
-                    f"have {name!r} outside of ({low:g}, {high:g}), beyond which the fit left rows out: their "
-                    "predictions are extrapolations"
-                )
-                if name in design.parsed.held_columns:  # whose basis is of the whole range, not of an interval in it
-                    whole = (declared.low, declared.high)
-                    where = "in which" if whole == declared.interval else f"and beyond ({whole[0]:g}, {whole[1]:g})"
-                    wrong += f", {where} splines and polynomials stay as they are at the nearer end"
-        warnings.warn(f"newdata: {rows:,} of {table.rows:,} rows {wrong}", UserWarning, stacklevel=4)
 
 
 class InferenceMixin:

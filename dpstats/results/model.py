@@ -32,6 +32,7 @@ from dpstats.plan.notes import kept_note
 from dpstats.plan.tables import capped_at
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet
+from dpstats.results.cell_warnings import warn_of_cells
 from dpstats.results.comparisons import Comparer, Comparison, PrivateRows, PublicRows, public_frame
 from dpstats.results.fit_statistics import (
     LAPLACE,
@@ -49,7 +50,6 @@ from dpstats.results.inference_mixin import (
     InferenceMixin,
     NewRows,
     as_offset,
-    warn_of_cells,
     with_exposure,
 )
 from dpstats.results.marginal_effects import At, FittedColumns, MarginalEffects, marginal_effects

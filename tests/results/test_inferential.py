@@ -708,6 +708,33 @@ def test_intervals_of_a_number_and_its_square_cover() -> None:
     assert np.sum(covered) >= 19
 
 
+def test_columns_alike_in_what_becomes_of_new_rows_share_a_warning() -> None:
+    """Of 60 columns there were 60 warnings. The first ones are listed, and one column alone has its own words."""
+    random = np.random.default_rng(0)
+    names = [f"x{at}" for at in range(9)]
+    data = pd.DataFrame(random.uniform(0, 1, (2_000, 9)), columns=names).assign(g="a", h="b", s=0.5, t=0.5, y=0.5)
+    drops = dp.Range(0, 1, outside="drop")
+    levels = {"g": ["a", "b"], "h": ["b", "c"]}
+    domain = {**dict.fromkeys(names, (0, 1)), "x8": drops, "s": drops, "t": drops, **levels, "y": (0, 2)}
+    formula = f"y ~ {' + '.join(names)} + g + h + bs(s, df=4) + bs(t, df=4)"
+    fit = dp.ols(formula, data, 5.0, domain=domain, ranges="declared", inference=False, on_mismatch="go")
+    new = data.head(4).assign(g=["z", "a", "z", "a"], h="z")
+    new.loc[2, [*names, "s", "t"]] = 2.0
+    with pytest.warns(UserWarning, match="newdata") as told:
+        fit.predict(new)
+    listed = ", ".join(f"'x{at}' (0, 1) in 1 row" for at in range(6))
+    extrapolated = "beyond which the fit left rows out: their predictions are extrapolations"
+    assert {str(one.message) for one in told} == {
+        "newdata: some of 4 rows have columns outside of their ranges, and are predicted at the nearer ends: "
+        f"{listed} and 2 more columns",
+        f"newdata: 1 of 4 rows have 'x8' outside of (0, 1), {extrapolated}",
+        f"newdata: some of 4 rows have columns outside of limits {extrapolated}, in which splines and polynomials stay "
+        "as they are at the nearer ends of the declared ranges: 's' (0, 1) in 1 row and 't' (0, 1) in 1 row",
+        "newdata: some of 4 rows have levels that the Domain does not declare, and no prediction (NaN): "
+        "'g' ('a', 'b') in 2 rows and 'h' ('b', 'c') in 4 rows",
+    }
+
+
 @pytest.mark.parametrize("declared", ["bought", "drop", "typical"])
 def test_predictions_beyond_what_the_fit_used_are_extrapolations(declared: str) -> None:
     """Beyond a range outside of which rows were left out a warning counts the rows, as where they are clipped."""
