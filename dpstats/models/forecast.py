@@ -115,7 +115,7 @@ class Forecast:
     """Standard errors of fits of a plan by what is supposed of their rows, for any number of them."""
 
     plan: Plan
-    # what a row adds in the mean: "usual" or "known"; "rich" and "poor" too where nothing is known
+    # what a row adds in the mean, by the names of `supposed`
     populations: Mapping[str, RowMeans]
     finds_cap: bool = field(default=True, kw_only=True)  # whether the purchase of a cap of residuals goes well
     # The cap that it finds, in model units, and the rows themselves; None unless all of them is described.
@@ -126,7 +126,8 @@ class Forecast:
     alike: bool = field(default=False, kw_only=True)  # whether the rows of a person are supposed to be
     # Whether columns are supposed to explain half of the variance of a response of which mean and spread are described.
     half_explained: bool = field(default=False, kw_only=True)
-    _cache: dict[tuple[str, int], list[Vector]] = field(init=False, repr=False, default_factory=dict)
+    # Errors by what is drawn, the same of cautious fits; a change of anything else needs one of its own.
+    draws: dict[tuple[str, int], list[Vector]] = field(default_factory=dict, kw_only=True, repr=False)
 
     @cached_property
     def _projection(self) -> Projection:
@@ -157,7 +158,7 @@ class Forecast:
         """The same of the same call at another budget."""
         check_type("plan", plan, Plan, "a plan of the same call, as plan.at(eps) makes it")
         _check_plan(plan)
-        return replace(self, plan=plan)
+        return replace(self, plan=plan, draws={})
 
     def cautious(self) -> Forecast:
         """The same of fits that go badly: of described rows errors are those that nineteen in twenty stay below."""
@@ -199,7 +200,7 @@ class Forecast:
     @property
     def names(self) -> tuple[str, ...]:
         """The populations: the usual one or that which is known, and of rows that say more and less."""
-        return tuple(self.populations)
+        return ("known",) if self.known else tuple(self.populations)
 
     @property
     def last(self) -> str:
@@ -209,7 +210,7 @@ class Forecast:
     @property
     def assumption(self) -> str:
         """What is supposed of a response that nobody describes, and of the rows of a person, in sentences."""
-        means = list(self.populations.values())
+        means = [self.populations[name] for name in self.names]
         response = response_assumption(self.plan, [one.response for one in means], means[0].deviation)
         if self.half_explained:
             response = (
@@ -231,18 +232,26 @@ class Forecast:
     @property
     def known(self) -> bool:
         """Whether the analyst said how all columns are spread."""
-        return len(self.populations) == 1
+        return "known" in self.populations
 
     def sampling(self, name: str, n: float | None = None) -> Vector:
         """Errors of one row of a population that no noise adds to, in the user's units, shape (p,).
 
         They are for the alpha that a fit of `n` rows is likely to buy, or for the least one, which stands in for it.
         """
+        return np.maximum.reduce([self._row_errors(one) for one in self._kinds(name)])
+
+    def _kinds(self, name: str) -> tuple[str, ...]:
+        """The populations of which an error is the largest: columns that are known may be independent."""
+        return tuple(self.populations) if name == "known" else (name,)
+
+    def _row_errors(self, name: str) -> Vector:
+        """As `sampling`, of this population alone."""
         return _sampling(self.plan, self.populations[name])
 
     def expected(self, name: str, n: int) -> Vector:
         """Errors of `n` rows of a population where noise leaves the information at its mean, shape (p,)."""
-        errors = np.maximum(self._errors(name, n), self.sampling(name) / np.sqrt(n))
+        errors = np.maximum(self._larger(name, n) * self._errors(name, n), self.sampling(name) / np.sqrt(n))
         return np.asarray(errors * np.exp(UNLUCKY * self._log_deviations(name, n)) if self.unlucky else errors)
 
     def _log_deviations(self, name: str, n: int) -> Vector:
@@ -305,18 +314,35 @@ class Forecast:
 
     def drawn_errors(self, name: str, n: int, draws: int) -> Iterator[Vector]:
         """The errors that draws of what is released leave, of rows of a population, inf where there is none, (p,)."""
-        random, plain, made = np.random.default_rng(SEED), self._plain_answer(name, n), draws
+        plain, made = self._plain_answer(name, n), draws
         if plain is not None:  # a few tell how errors vary
             made = min(draws, LEAST_NOISES) if plain and self.unlucky else 0
+        if made:
+            larger = self._larger(name, n)
+            yield from (larger * errors for errors in self._draws(name, n, made))
+        if made < draws:
+            yield from [self.expected(name, n) if plain else np.full(len(self.coefficients), np.inf)] * (draws - made)
+
+    def _draws(self, name: str, n: int, draws: int) -> Iterator[Vector]:
+        """As `drawn_errors`, of this population alone and without a `_plain_answer`."""
+        random, law = np.random.default_rng(SEED), self._matrix_noise(name, n)
         # A search asks again for the numbers that its table is of.
-        known, law = self._cache.setdefault((name, n), []), self._matrix_noise(name, n)
-        for place in range(made):
+        known = self.draws.setdefault((name, n), [])
+        for place in range(draws):
             noise = law.sample(random)
             if place == len(known):
                 known.append(self._errors(name, n, noise))
             yield known[place]
-        if made < draws:
-            yield from [self.expected(name, n) if plain else np.full(len(self.coefficients), np.inf)] * (draws - made)
+
+    def _larger(self, name: str, n: int) -> Vector | float:
+        """How many times errors of a population are larger in the worst of its `_kinds`, shape (p,): by few draws."""
+        kinds, plain = self._kinds(name), self._plain_answer(name, n)
+        if len(kinds) == 1 or plain is False:
+            return 1.0
+        made = [[self._errors(one, n)] if plain else list(self._draws(one, n, FEW_NOISES)) for one in kinds]
+        errors, finite = np.array(made), np.isfinite(made).all(axis=0)
+        ratios = np.divide(errors.max(axis=0), errors[0], out=np.ones(finite.shape), where=finite)
+        return np.asarray(np.median(ratios, axis=0))
 
     def _plain_answer(self, name: str, n: float) -> bool | None:
         """Whether all coefficients have errors in every draw, or none has in any, as far as no draw is needed.
@@ -419,8 +445,8 @@ def forecast(
     assert isinstance(design, DesignSpec)
     known = KnownColumns.from_arguments(design, typical, like, bought=narrowed_columns(plan))
     residual = residual_in_model_units(plan, known, residual_sd)
-    everything = known.covers(design, () if pieces is None else pieces.clipping, response=residual is None)
-    priors, record = supposed(everything), plan.request.options.record
+    priors = supposed(design, known, () if pieces is None else pieces.clipping, response=residual is None)
+    everything, record = "known" in priors, plan.request.options.record
     with quiet():
         if record.column is not None and known.in_like((record.column, *design.columns)):
             return Forecast(plan, dict.fromkeys(priors, panel_means(plan, known)))

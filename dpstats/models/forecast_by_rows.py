@@ -114,7 +114,8 @@ class AdaptiveForecast(Forecast):
     assumptions: Assumptions
     simulated: Simulated
     likely_share: float = LIKELY
-    _plans: dict[float, tuple[Plan, Forecast | None]] = field(init=False, repr=False, default_factory=dict)
+    # By rows: as `draws`, the same of fits that are cautious.
+    plans: dict[float, tuple[Plan, Forecast | None]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def _known_columns(self) -> KnownColumns | None:
@@ -129,7 +130,7 @@ class AdaptiveForecast(Forecast):
         return forecast_by_rows(plan, *self.assumptions, simulated=self.simulated)
 
     def cautious(self) -> Forecast:
-        return replace(self, unlucky=True) if self.known else replace(self, likely_share=SURE)
+        return replace(self, unlucky=True) if self.known else replace(self, likely_share=SURE, plans={})
 
     @cached_property
     def _badly_bought(self) -> AdaptiveForecast:
@@ -137,7 +138,7 @@ class AdaptiveForecast(Forecast):
 
         If the noise had to be unlucky as well as the purchase, an unlucky fit would be one in hundreds.
         """
-        return replace(self, likely_share=SURE, unlucky=False)
+        return replace(self, likely_share=SURE, unlucky=False, plans={})
 
     def errors(self, n: int) -> pd.DataFrame:
         """As of any forecast; of described rows the lower end is that of purchases which go well."""
@@ -145,7 +146,7 @@ class AdaptiveForecast(Forecast):
         counts = plan.response is not None and plan.family.response == "count"
         if not self.known or not (plan.trimmed or plan.residuals is not None or counts):
             return table
-        errors, well = table["std_error"], replace(self, likely_share=MIDDLE)
+        errors, well = table["std_error"], replace(self, likely_share=MIDDLE, plans={})
         if well.bought_at(n) != self.bought_at(n):
             # Where there are errors after worse purchases no draws need tell that there are some.
             sure = np.isfinite(errors).all()
@@ -201,15 +202,15 @@ class AdaptiveForecast(Forecast):
         """
         counts = self.followed.counts
         rows = float(f"{max(n - (SMALL_COUNT * counts.rows_sd if counts is not None else 0.0), 1.0):.3g}")
-        if rows not in self._plans:
+        if rows not in self.plans:
             plan = carried_out(self.followed, rows, self._known_columns, self.likely_share)
             plan = with_likely_mean(plan)
             error_forecast = _forecast_once(plan, self.assumptions, self.simulated) if releases_errors(plan) else None
             if error_forecast is not None:
                 plan, error_forecast = self._with_cap(plan, error_forecast, rows)
-                error_forecast = replace(error_forecast, unlucky=self.unlucky)
-            self._plans[rows] = (plan, error_forecast)
-        return self._plans[rows]
+            self.plans[rows] = (plan, error_forecast)
+        plan, error_forecast = self.plans[rows]
+        return plan, error_forecast if error_forecast is None else replace(error_forecast, unlucky=self.unlucky)
 
     def _with_cap(self, plan: Plan, error_forecast: Forecast, rows: float) -> tuple[Plan, Forecast]:
         """The plan and its forecast once a cap of residuals is bought, if one is."""
@@ -220,7 +221,7 @@ class AdaptiveForecast(Forecast):
             caps = bought_caps(plan, error_forecast, error_forecast.sample, rows)
             cap = float(np.quantile(caps, self.likely_share, method="higher"))
             if not persons:
-                return plan, replace(error_forecast, cap=cap)
+                return plan, replace(error_forecast, cap=cap, draws={})
             plan = _capped(plan, cap)
             return plan, _forecast_once(plan, self.assumptions, self.simulated)
         finds = finds_cap(plan, rows, self.likely_share)
@@ -230,7 +231,7 @@ class AdaptiveForecast(Forecast):
             plan = _capped(plan, units * LIKELY_CAP * residual_size(error_forecast.populations[error_forecast.last]))
             error_forecast = _forecast_once(plan, self.assumptions, self.simulated)
         # Where the cap of most fits is far from the widest, the mean is of no fit.
-        return plan, replace(error_forecast, finds_cap=finds)
+        return plan, replace(error_forecast, finds_cap=finds, draws={})
 
 
 def _forecast_once(plan: Plan, assumptions: Assumptions, simulated: Simulated) -> Forecast:

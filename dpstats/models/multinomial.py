@@ -201,7 +201,7 @@ class ClassesCall:
         if residual_sd is not None:
             raise ArgumentError("residual_sd is for numeric responses; classes have no residual: leave it out")
         known = KnownColumns.from_arguments(plan.design, typical, like)
-        priors = supposed(known.covers(plan.design, response=True))
+        priors = supposed(plan.design, known, response=True)
         with quiet():
             if typical is None and like is None:
                 means = {name: declared_means(plan.design, _family(plan), prior) for name, prior in priors.items()}
@@ -283,9 +283,9 @@ class ClassesForecast(Forecast):
     def at(self, plan: Any) -> ClassesForecast:
         check_type("plan", plan, MultinomialPlan, "a plan of the same call, as plan.at(eps) makes it")
         _check_errors(plan)
-        return replace(self, plan=plan)
+        return replace(self, plan=plan, draws={})
 
-    def sampling(self, name: str, n: float | None = None) -> Vector:
+    def _row_errors(self, name: str) -> Vector:
         inverse, basis = np.linalg.pinv(self.populations[name].information), class_basis(self.plan.stage.classes)
         units, _ = self.plan.design.back_transform()
         rows = np.vstack([np.kron(units, one - basis[0]) for one in basis[1:]])

@@ -86,6 +86,10 @@ POOR = ColumnPrior(
 KNOWN = replace(USUAL, shared=0.3)
 """Where all columns are known one by one, what is left open is how they go together."""
 
+INDEPENDENT = replace(KNOWN, shared=0.0)
+"""Columns that go together give a slope a larger error, but an intercept a smaller one if their means are on one side
+of 0: errors of known columns are the larger ones of the two."""
+
 RICH = ColumnPrior(
     spread=0.25,
     curved=0.25,

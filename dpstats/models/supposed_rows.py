@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from dpstats.formula.design import DesignSpec
 from dpstats.formula.submodels import SEED
 from dpstats.models.population import (
     EXPLAINED,
+    INDEPENDENT,
     KNOWN,
     POOR,
     RICH,
@@ -75,9 +76,17 @@ class RowMeans(NamedTuple):
         return self._replace(information=k * self.information, weight=k * self.weight, square=k**2 * self.square)
 
 
-def supposed(everything: bool) -> dict[str, ColumnPrior]:
-    """The kinds of rows that are supposed, by name: one where everything is known of columns."""
-    return {"known": KNOWN} if everything else {"usual": USUAL, "rich": RICH, "poor": POOR}
+def supposed(
+    design: DesignSpec, known: KnownColumns, without: Sequence[str] = (), *, response: bool
+) -> dict[str, ColumnPrior]:
+    """The kinds of rows that are supposed, by name; arguments as for `KnownColumns.covers`.
+
+    Where everything is known it is "known", with "independent" if several columns that predict are drawn.
+    """
+    if not known.covers(design, without, response=response):
+        return {"usual": USUAL, "rich": RICH, "poor": POOR}
+    drawn = [name for name in design.parsed.predicting_columns if not known.in_like((name,))]
+    return {"known": KNOWN} | ({"independent": INDEPENDENT} if len(drawn) > 1 else {})
 
 
 class Sample(NamedTuple):

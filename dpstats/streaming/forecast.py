@@ -57,9 +57,9 @@ def forecast_errors(
     # Effects that are supposed are strong: with them first ticks would look worse than they are.
     follows = window is None and plan.may_start_late and plan.family.response == "binary" and known.has_response(design)
     residual = residual_in_model_units(fitting, known, residual_sd)
-    means, random = [], np.random.default_rng(SEED)
+    priors, means, random = supposed(design, known, response=residual is None), [], np.random.default_rng(SEED)
     with quiet():
-        for prior in supposed(known.covers(design, response=residual is None)).values():
+        for prior in priors.values():
             sample = sample_rows(design, fitting.family, known, prior, residual, DRAWS)
             if fitting.vector.method == "linear":  # whose sums are of what the offset leaves of the response
                 eta, endog = sample.eta - sample.offset, sample.endog - sample.offset
@@ -69,16 +69,21 @@ def forecast_errors(
             forecasts = [_errors_of_stream(plan, one, rows, tick, random) for one in means]
         else:
             forecasts = [_errors(fitting, one, rows * ticks, deviation, random) for one in means]
-        sampling = fitting.inference(_sums(fitting, means[0], rows * ticks), NO_NOISE * deviation)[0].se
+        sampling = [
+            fitting.inference(_sums(fitting, one, rows * ticks), NO_NOISE * deviation)[0].se
+            for one in (means if "known" in priors else means[:1])
+        ]
+    if "known" in priors:  # errors are those of the worse kind of columns
+        forecasts = [(np.maximum.reduce([errors for errors, _ in forecasts]), forecasts[0][1])]
     usual, upper = forecasts[0], forecasts[-1]
     counts = fitting.family.response == "count"
     # Draws of the noise know nothing of how far ticks are linearised from the coefficients.
-    chances = [np.full(len(sampling), np.nan) if counts else chance for _, chance in (usual, upper)]
+    chances = [np.full(len(chance), np.nan) if counts else chance for _, chance in (usual, upper)]
     columns = {
         "std_error": usual[0],
         "lower": np.minimum.reduce([errors for errors, _ in forecasts]),
         "upper": np.maximum(usual[0], upper[0]),
-        "sampling": sampling,
+        "sampling": np.maximum.reduce(sampling),
         "identified": chances[0],
         "identified_upper": chances[1],
     }

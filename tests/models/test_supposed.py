@@ -86,6 +86,24 @@ def test_columns_that_go_together_have_larger_errors() -> None:
     assert together.loc["u", "std_error"] > 3 * alone.loc["u", "std_error"]
 
 
+@pytest.mark.parametrize("family", ["binomial", "gaussian"])
+def test_an_intercept_is_no_surer_where_columns_are_independent(family: str) -> None:
+    """Independent columns as described: a correlation would leave the intercept a smaller error, slopes larger ones."""
+    domain = {"age": (18, 90), "inc": (0, 100), "sex": ["F", "M"], "y": bool if family == "binomial" else (0, 100)}
+    typical = {"age": (45, 15), "inc": (30, 15), "sex": {"M": 0.5}, "y": 0.3 if family == "binomial" else (50, 10)}
+    random = np.random.default_rng(8)
+    age, inc = 18 + 72 * random.beta(1.65, 2.75, 20_000), 100 * random.beta(2.5, 5.83, 20_000)
+    like = pd.DataFrame({"age": age, "inc": inc, "sex": np.where(random.random(20_000) < 0.5, "M", "F")})
+    plan = dp.plan("y ~ age + inc + sex", domain, 1.0, family=family, inference=True)
+    response = {"y": typical["y"]}
+    foreseen = plan.standard_errors(10_000, typical=typical)
+    independent = plan.standard_errors(10_000, typical=response, like=like)
+    for column in ("lower", "sampling"):
+        ratios = foreseen[column] / independent[column]
+        assert ratios["Intercept"] == pytest.approx(1, abs=0.07)
+        assert (ratios.drop("Intercept") > 1.01).all()
+
+
 @pytest.mark.slow
 def test_columns_that_are_one_are_never_told_apart() -> None:
     plan = dp.plan("y ~ u + v", {"u": (0, 10), "v": (0, 10), "y": (0, 10)}, 1.0, inference=True)
