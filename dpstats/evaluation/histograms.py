@@ -312,7 +312,8 @@ class Estimate(NamedTuple):
     """A figure with its two errors, and the excess kurtosis of the sum of both.
 
     `cells` bounds what the figure is off by because functions are lines within cells. `class_error` is how much of it
-    is likely where cells are coarse beside what they divide; the interval includes it.
+    is likely where cells are coarse beside what they divide; the interval includes it. It also goes from `least` or
+    less to `most` or more, for what the noise may hide on one side.
     """
 
     value: float
@@ -321,6 +322,8 @@ class Estimate(NamedTuple):
     excess: float = 0.0
     cells: float = 0.0
     class_error: float = 0.0
+    least: float = math.inf
+    most: float = -math.inf
 
     @property
     def std_err(self) -> float:
@@ -333,9 +336,10 @@ class Estimate(NamedTuple):
         It is about the possible value nearest to the estimate, so it is never empty and covers no less.
         """
         reach = (NORMAL + (NORMAL**3 - 3 * NORMAL) * self.excess / 24) * self.std_err
-        reach += self.class_error if self.class_error > NEGLIGIBLE * self.std_err else 0.0
+        coarse = self.class_error if self.class_error > NEGLIGIBLE * self.std_err else 0.0
         middle = min(max(self.value, low), high)
-        return max(middle - reach, low), min(middle + reach, high)
+        least, most = min(middle - reach, self.least) - coarse, max(middle + reach, self.most) + coarse
+        return max(least, low), min(most, high)
 
 
 UNKNOWN = Estimate(math.nan, math.nan, math.nan)

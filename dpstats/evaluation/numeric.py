@@ -66,6 +66,9 @@ COUNT_RESIDUAL_PLACE = 0.25
 """Weights of places, near the best (docs/proofs/evaluation). Residuals of a small count are all on one side of their
 cells: their places keep the mean from moving there."""
 
+HALF_OCTAVE = 1.5
+"""How many times the outer end numbers in the last cell in sight, or in the next one, are on average, at the least."""
+
 LONG_TAIL = 2.5  # The variance of a row's squared residual over the squared mean is 2 for normal residuals
 LONG_TAIL_NOTE = (
     "Residuals have a long tail. Noise hides the largest of them, and these rows may lack the rarest: rmse, mae and "
@@ -188,7 +191,8 @@ class NumericModel:
             tables.notes.append(LONG_TAIL_NOTE)
         if "rmse" in self.metrics:
             root = math.sqrt(max(square.value, 0.0))
-            figure = square.estimate(root, 0.5 / root) if root else UNKNOWN
+            most = math.sqrt(max(square.most, 0.0))
+            figure = square.estimate(root, 0.5 / root)._replace(most=most) if root else UNKNOWN
             tables.metrics["rmse"] = (figure, 0.0, self.width)
         if "mae" in self.metrics and not self.count:
             size = _clipped_mean(block, tail.far, tail, _root)
@@ -279,6 +283,7 @@ class NumericModel:
                 center, _, _ = mean(block, _form(block, lambda y: np.clip(y, *ends)))
                 share = self._joint_share(blocks["residuals"], tail.end, ends, center, ratio)
             figure = estimate(1 - ratio, influences, (square.off + ratio * off) / spread, hidden / spread, share)
+            figure = figure._replace(least=1 - square.most / spread)
             if not self.count:  # classes of counts are narrow where counts are, whatever the range
                 least_spread = spread - class_error(block, lambda y: (np.clip(y, *ends) - (ends[0] + ends[1]) / 2) ** 2)
                 least_r2 = 1 - square.value / least_spread if least_spread > 0 else -math.inf
@@ -496,7 +501,8 @@ class ClippedMean(NamedTuple):
     """A mean of held numbers, as `mean` gives it, and what it may lack.
 
     `doubt` is what it grows by from one end of the tail to the other; rows beyond, which the noise hides, would add
-    `unseen`.
+    `unseen`. `most` is the upper end of an interval for the mean with them: noise that makes their number small makes
+    the mean and its doubt small too.
     """
 
     value: float
@@ -504,6 +510,7 @@ class ClippedMean(NamedTuple):
     off: float
     doubt: float
     unseen: float
+    most: float = -math.inf
 
     def estimate(self, value: float | None = None, slope: float = 1.0) -> Estimate:
         """The mean, or a function of it with this value and slope.
@@ -511,7 +518,8 @@ class ClippedMean(NamedTuple):
         Half of the doubt is one standard deviation: the interval of about two reaches the other figure.
         """
         shown, hidden = self.value if value is None else value, abs(self.doubt) / 2 + self.unseen
-        return estimate(shown, [scaled(self.influence, slope)], slope * self.off, slope * hidden)
+        figure = estimate(shown, [scaled(self.influence, slope)], slope * self.off, slope * hidden)
+        return figure._replace(most=self.most)
 
     def relative_variance(self) -> float:
         """The variance of one row's number over the squared mean."""
@@ -527,8 +535,19 @@ def _clipped_mean(block: ReleasedHistogram, most: float, tail: Tail, function: C
 
     value, influence, off = held(most)
     doubt = held(tail.far)[0] - held(tail.end)[0]
-    last, beyond = function(np.array([tail.far, 1.5 * tail.far])).tolist()  # half an octave further, on average
-    return ClippedMean(value, influence, off, doubt, tail.share * (beyond - last))
+    last, beyond, further = function(tail.far * np.array([1.0, HALF_OCTAVE, _ratio_beyond(block, tail)])).tolist()
+    outer, by_outer, _ = mean(block, _form(block, lambda x: np.where(x > tail.far, further, function(x))))
+    _, upper = estimate(outer, [by_outer], hidden=tail.share * (further - beyond)).interval(-math.inf, math.inf)
+    return ClippedMean(value, influence, off, doubt, tail.share * (beyond - last), upper)
+
+
+def _ratio_beyond(block: ReleasedHistogram, tail: Tail) -> float:
+    """How many times `tail.far` numbers beyond it are on average, if sizes have an exponential tail; or half an octave.
+
+    That is longer than a normal tail, and goes further the more rows the noise may hide there.
+    """
+    depth = -math.log(min(max(tail.share, 1e-12), 0.5))
+    return max(1 + 2 / depth + 2 / depth**2 if block.grid.squares else 1 + 1 / depth, HALF_OCTAVE)
 
 
 def signed_reach(block: ReleasedHistogram, limit: tuple[float, float] = DOUBT) -> tuple[float, str]:

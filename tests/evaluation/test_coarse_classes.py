@@ -81,11 +81,16 @@ def test_a_range_much_too_wide_is_the_first_note_and_leaves_r2_unknown() -> None
 
 
 def test_an_ordinary_range_has_no_such_note_and_hardly_wider_intervals() -> None:
-    """Seeded; without the error of classes an interval is 2 * 1.96 standard errors wide, or less by the kurtosis."""
+    """Seeded; without the error of classes an interval ends 1.96 standard errors away, or less by the kurtosis.
+
+    On the other side, of larger errors, it allows for what the noise hides (`test_few_rows`).
+    """
     for found in evaluated(100)[1]:
         assert not any(note.startswith(WIDE) for note in found.notes)
-        widths = (found.metrics["high"] - found.metrics["low"]) / (2 * 1.96 * found.metrics["std_err"])
-        assert (widths < 1.1).all()
+        metrics = found.metrics
+        below, above = metrics["estimate"] - metrics["low"], metrics["high"] - metrics["estimate"]
+        reached = below.where(below.index != "r2", above) / (1.96 * metrics["std_err"])
+        assert (reached < 1.1).all()
 
 
 @pytest.mark.parametrize("high", [100, 400])
