@@ -27,6 +27,7 @@ from dpstats.mechanisms.spec import errors_are_free, obstacle
 from dpstats.mechanisms.statistics import ResidualCentre
 from dpstats.models.expectations import LIKELY_PART, choose, comparable, expectations, has_expectation
 from dpstats.models.population import KNOWN, RAREST, KnownColumns, known_counts, mean_exposure
+from dpstats.models.ranges import score_noise
 from dpstats.plan import Plan, range_eps, replan_request, with_settled_law
 from dpstats.plan.methods import (
     CENTRE_SHARE,
@@ -50,7 +51,8 @@ from dpstats.plan.methods import (
     interval_share as share_of_response,
 )
 from dpstats.plan.plan import plan_model, rescaled
-from dpstats.privacy.ranges import likely_reach, likely_response_interval
+from dpstats.privacy.dispersion import CountMoments
+from dpstats.privacy.ranges import count_candidates, likely_reach, likely_response_interval
 from dpstats.privacy.residuals import UNEXPECTED, likely_alike
 from dpstats.privacy.trimming import likely_interval, share_to_spend
 
@@ -212,8 +214,12 @@ def _likely_counts(plan: Plan, known: KnownColumns, rows: float, share: float) -
     # With an offset the rate is bought, for the negative binomial no mean.
     level = mean / mean_exposure(design, known, KNOWN) if poisson else mean if design.offset is None else None
     bought = replace(planned, high=high, mean=level if centred else None)
-    alpha = max(float(values.var() - mean) / mean**2, 0.0)
-    return bought if poisson else replace(bought, alpha=least_alpha(high, alpha))
+    if poisson:
+        return bought
+    alpha = least_alpha(high, max(float(values.var() - mean) / mean**2, 0.0))
+    least = CountMoments(mean, alpha, rows).least_reach(count_candidates(planned.high), score_noise(plan))
+    high = max(high, least)
+    return replace(bought, high=high, alpha=least_alpha(high, alpha))
 
 
 def interval_share(request: Request, names: tuple[str, ...], rows: float) -> float:

@@ -21,6 +21,7 @@ from dpstats.families.base import pad_rows
 from dpstats.families.negative_binomial import NegativeBinomial, least_alpha
 from dpstats.formula.design import DesignSpec
 from dpstats.ledger import LedgerLike, with_domain
+from dpstats.mechanisms.residuals import ERROR_OF_CAP
 from dpstats.models.release import Release, check_unit, counted_rows, counted_values
 from dpstats.plan import Plan, range_eps
 from dpstats.plan.methods import (
@@ -46,6 +47,7 @@ from dpstats.privacy.ranges import (
     buy_reach,
     buy_weighted_mean,
     check_range_eps,
+    count_candidates,
 )
 from dpstats.privacy.trimming import buy_inner_interval
 from dpstats.quiet import hide_frames
@@ -322,7 +324,8 @@ def bought_response(plan: Plan, data: Table, random: RandomSource) -> ResponsePu
         one_tail = plan.family.models_mean and (ends[0] == low) != (ends[1] == high)
         return replace(planned, low=ends[0], high=ends[1], one_tail=one_tail)
     if isinstance(plan.request.family, NegativeBinomial):
-        return _bought_dispersion(planned, rows, adjacency, centred=design.has_intercept and design.offset is None)
+        centred = design.has_intercept and design.offset is None
+        return _bought_dispersion(planned, rows, adjacency, score_noise(plan), centred=centred)
     share = MEAN_SHARE if design.has_intercept else 0.0
     high = buy_reach(rows.responses(), planned.high, eps=(1 - share) * eps, random=random)
     if not share:
@@ -336,13 +339,23 @@ def counted_number(plan: Plan) -> float | None:
     return plan.request.options.n if plan.counts is None else plan.counts.rows
 
 
+def score_noise(plan: Plan) -> float:
+    """About the noise that a fit adds to a sum of scores, over the largest score of a row."""
+    return ERROR_OF_CAP * math.sqrt(len(plan.design.names)) / plan.request.row_eps
+
+
 def _bought_dispersion(
-    planned: ResponsePurchase, rows: _CountedRows, adjacency: Adjacency, *, centred: bool
+    planned: ResponsePurchase, rows: _CountedRows, adjacency: Adjacency, noise: float, *, centred: bool
 ) -> ResponsePurchase:
-    """The greatest count that is not clipped, the dispersion and, for an intercept to centre, the mean."""
+    """The greatest count that is not clipped, the dispersion and, for an intercept to centre, the mean.
+
+    Of few rows the reach that is bought leaves so many beyond it that fitted means are too small by several standard
+    errors. The moments tell so, and move it up.
+    """
     values, each = rows.responses(), planned.eps / 2
     high = buy_reach(values, planned.high, eps=each, random=rows.random)
     moments = buy_count_moments(values, planned.high, eps=each, adjacency=adjacency, random=rows.random)
+    high = max(high, moments.least_reach(count_candidates(planned.high), noise))
     return replace(planned, high=high, mean=moments.mean if centred else None, alpha=least_alpha(high, moments.alpha))
 
 

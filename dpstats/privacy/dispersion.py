@@ -33,12 +33,31 @@ ALPHAS = (1e-3, 100.0)
 POINTS = 61
 """Means and alphas on a grid, each way."""
 
+LOST = 1.0
+"""Clipping may lower the logarithm of the mean by so many standard errors."""
+
 
 class CountMoments(NamedTuple):
     """What a noisy histogram tells of counts."""
 
     mean: float
     alpha: float  # of a negative binomial law of all counts, `ABOVE` its estimate
+    rows: float  # about how many there are, and 1 at least
+
+    def least_reach(self, candidates: Array, noise: float) -> float:
+        """The least of increasing greatest counts beyond which little of the mean is lost; the last one loses none.
+
+        Post-processing. A standard error of the logarithm of the mean is that of the rows and of privacy noise:
+        `noise` in the sum of the scores for each unit of the greatest count.
+        """
+        failures = 1 / self.alpha
+        chance = failures / (failures + self.mean)
+        # k Pr(y = k) is the mean times the chance of k - 1 with one failure more.
+        clipped = self.mean * special.betainc(failures + 1, candidates, chance)
+        clipped += candidates * (1 - special.betainc(failures, candidates + 1, chance))
+        information = self.rows * self.mean / (1 + self.alpha * self.mean)
+        errors = np.hypot(1 / np.sqrt(information), noise * candidates / information)
+        return float(candidates[np.argmax(np.log(clipped[-1] / clipped) <= LOST * errors)])
 
 
 def bin_starts(high: float) -> Array:
@@ -94,7 +113,8 @@ def count_moments(counts: NDArray[np.int64], starts: Array, high: float, deviati
         spread = np.maximum(spread, steps / 2)
     alpha = np.exp(min(middle[1] + ABOVE * spread[1], np.log(ALPHAS[1])))
     # Rounded, so that the last bits of a library's functions enter no plan.
-    return CountMoments(float(f"{np.exp(middle[0]):.5g}"), float(f"{alpha:.3g}"))
+    rows = max(float(np.sum(counts, dtype=np.float64)), 1.0)
+    return CountMoments(float(f"{np.exp(middle[0]):.5g}"), float(f"{alpha:.3g}"), rows)
 
 
 def _likelihood(counts: Array, starts: Array, deviation: float, log_mean: Array, log_alpha: Array) -> Array:

@@ -72,7 +72,7 @@ def same_plan(family: str, monkeypatch: pytest.MonkeyPatch) -> bool:
     monkeypatch.setattr(ranges, "buy_interval", lambda *_, **__: (1.0, 5.0))
     monkeypatch.setattr(ranges, "buy_reach", lambda *_, **__: 6.0)
     monkeypatch.setattr(ranges, "buy_mean", lambda *_, **__: 1.5)
-    monkeypatch.setattr(ranges, "buy_count_moments", lambda *_, **__: CountMoments(1.5, 0.4))
+    monkeypatch.setattr(ranges, "buy_count_moments", lambda *_, **__: CountMoments(1.5, 0.4, 700.0))
     return final_plan(family, frame()) == final_plan(family, frame(700, 5, shift=1.0))
 
 

@@ -10,12 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from numpy.typing import NDArray
+from scipy import stats
 
 from dpstats.data import MemoryRows
 from dpstats.privacy import dispersion
-from dpstats.privacy.dispersion import ALPHAS, bin_counts, bin_starts, buy_count_moments, count_moments
+from dpstats.privacy.dispersion import ALPHAS, CountMoments, bin_counts, bin_starts, buy_count_moments, count_moments
 from dpstats.privacy.guarantee import Adjacency
 from dpstats.privacy.randomness import SystemRandom
+from dpstats.privacy.ranges import count_candidates
 
 Counts = NDArray[np.int64]
 
@@ -113,8 +115,25 @@ def test_any_histogram_has_moments_that_can_be_planned_with(counts: list[int], h
     whole = np.resize(np.array(counts, dtype=np.int64), len(starts))
     with np.errstate(all="raise", under="ignore"):
         found = count_moments(whole, starts, high, deviation)
+        reach = found.least_reach(count_candidates(high), 10.0)
     assert ALPHAS[0] <= found.alpha <= ALPHAS[1]
     assert 0 < found.mean <= max(high, 1.0) * (1 + 1e-4)
+    assert reach in count_candidates(high)
+
+
+def test_the_reach_that_the_moments_ask_for_loses_less_than_a_standard_error() -> None:
+    """Against sums over the counts themselves; the reach falls as the noise grows, and rises with the rows."""
+    counts, candidates = np.arange(2000.0), count_candidates(1000.0)
+    for mean, alpha, rows in ((0.4, 1.0, 2_500.0), (0.1, 3.0, 2_500.0), (2.0, 0.5, 1e5), (30.0, 0.2, 1e4)):
+        chances = stats.nbinom.pmf(counts, 1 / alpha, 1 / (1 + alpha * mean))
+        moments = CountMoments(mean, alpha, rows)
+        for noise in (0.5, 7.0, 70.0):
+            information = rows * mean / (1 + alpha * mean)
+            lost = np.array([-np.log(chances @ np.minimum(counts, one) / mean) for one in candidates])
+            errors = np.hypot(information**-0.5, noise * candidates / information)
+            assert moments.least_reach(candidates, noise) == candidates[np.argmax(lost <= errors)]
+    few, many = (CountMoments(0.4, 1.0, rows).least_reach(candidates, 7.0) for rows in (500.0, 50_000.0))
+    assert few < CountMoments(0.4, 1.0, 2_500.0).least_reach(candidates, 7.0) < many
 
 
 def test_bins_have_no_gaps() -> None:
