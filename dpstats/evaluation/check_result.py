@@ -18,7 +18,7 @@ from dpstats.formula.reader import DROPS, FORMULA, NEARLY_ALL, OPEN, TYPICAL, Fa
 from dpstats.frames import WideFrame
 from dpstats.plan.row_counts import DRAWN, MOST_AT_FAULT, NORMAL_LOSS, most_by_noise, rows_of_nobody
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.trimming import NARROWEST, rows_that_pay
+from dpstats.privacy.trimming import NARROWEST, eps_despite_zeros, rows_that_pay
 from dpstats.results.stored import Released, marked_title, privacy_level
 from dpstats.summaries import WIDTH, Summary, full_width
 from dpstats.wording import argument, joined, phrase, sentence
@@ -467,8 +467,10 @@ class Check(Released):
                         f"{typed}, and check again"
                     )
                     if self.guarantee.unit is None:
+                        zeros = ", unless most values are 0," if place.ends[0] <= 0 <= place.ends[-1] else ""
                         narrowing += phrase(
-                            f". Or buy one in one step: dp.buy_ranges(data, [{place.column!r}], eps=0.1, domain={{}}). "
+                            f". Or{zeros} buy one in one step: "
+                            f"dp.buy_ranges(data, [{place.column!r}], eps=0.1, domain={{}}). "
                             "Where a ledger stores the Domain, its keeper declares the new range with set_domain",
                             shell="",
                         )
@@ -497,9 +499,24 @@ class Check(Released):
             return f"a fit with {buys} finds one"
         complete = max(self.totals["rows"].to_dict()["complete"], 1.0)
         eps = rows_that_pay(1.0, self.guarantee.adjacency, len(self.trimmable)) / complete
-        least = f"{float(f'{eps:.2g}'):g}"
-        by_itself = f"with an eps of about {least} or more a fit of so many rows usually narrows it by itself"
+        by_itself = (
+            f"with an eps of about {_two_digits(eps)} or more a fit of so many rows usually narrows it by itself"
+        )
+        by_itself += self._despite_zeros(column, complete)
         return by_itself if eps <= USUAL_EPS else f"a fit with {buys} finds one, and {by_itself}"
+
+    def _despite_zeros(self, column: str, complete: float) -> str:
+        """What narrows the range of a column of many zeros, by as many rows as are complete; empty of no such range."""
+        ends = next(place.ends for place in self.places if place.column == column)
+        if not ends[0] <= 0 <= ends[-1]:
+            return ""
+        fit, alone = eps_despite_zeros(complete, self.guarantee.adjacency, len(self.trimmable))
+        drops = any(fault.declared.endswith(DROPS) for fault in self.faults if fault.column == column)
+        pair = f"{ends[0]:.15g}, {ends[-1]:.15g}"  # to be typed
+        declared = f'dp.Range({pair}, outside="drop")' if drops else f"({pair})"
+        call = f"dp.buy_ranges(data, [{column!r}], eps={_two_digits(alone)}, domain={{{column!r}: {declared}}})"
+        bought = phrase(f", or buy it before: {call}", shell="")
+        return f". If nine in ten of its values are 0, that takes an eps of about {_two_digits(fit)}{bought}"
 
     def summary(self) -> Summary:
         """Totals, faults and what to do, at 80 columns; as_text, as_html and as_latex."""
@@ -658,3 +675,7 @@ class Check(Released):
             "trimmable": tuple(facts.get("trimmable", [name for name in ranges if name not in responses])),
         }
         return cls(**{**facts, **values})
+
+
+def _two_digits(eps: float) -> str:
+    return f"{float(f'{eps:.2g}'):g}"

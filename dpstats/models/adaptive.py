@@ -10,7 +10,7 @@ import contextlib
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -54,7 +54,14 @@ from dpstats.plan.plan import plan_model, rescaled
 from dpstats.privacy.dispersion import CountMoments
 from dpstats.privacy.ranges import count_candidates, likely_reach, likely_response_interval
 from dpstats.privacy.residuals import UNEXPECTED, likely_alike
-from dpstats.privacy.trimming import likely_interval, share_to_spend
+from dpstats.privacy.trimming import (
+    COUNT_SHARE,
+    MOST_SHARE,
+    counts_away,
+    likely_interval,
+    priced_choices,
+    share_to_spend,
+)
 
 Vector = NDArray[np.float64]
 
@@ -133,22 +140,53 @@ def with_chosen_ranges(plan: Plan) -> Plan:
     return plan
 
 
-def with_likely_intervals(plan: Plan, known: KnownColumns, rows: float, share: float = LIKELY) -> Plan:
-    """The plan once it has bought intervals than which a share of those of such rows are no wider."""
+def most_of_intervals(request: Request) -> float:
+    """What a row may cost in all for intervals that a count of the rows decides to buy, once rows at zero are known."""
+    return min(MOST_SHARE, request.options.range_share) * request.row_eps
+
+
+def with_spent(request: Request, planned: float, spent: float) -> Request:
+    """The request whose intervals cost what was spent for them."""
+    if spent == planned:
+        return request
+    share = math.ceil(1e6 * spent / request.row_eps) / 1e6  # rounding leaves the fit no more than the rest
+    return replace(request, options=replace(request.options, range_share=share))
+
+
+def with_likely_intervals(
+    plan: Plan, known: KnownColumns, rows: float, share: float = LIKELY, most: float = 0.0
+) -> Plan:
+    """The plan once it has bought intervals than which a share of those of such rows are no wider.
+
+    All together cost `most` at most, where that is more than is planned.
+    """
     request, design = with_settled_law(plan), plan.design
-    ranges: dict[str, Range] = {}
     assert isinstance(design, DesignSpec)
-    for name in plan.trimmed:
-        declared = design.domain[name]
-        assert isinstance(declared, Range)
-        values = known.numbers(name, declared)
-        if values is not None:
-            ends = float(declared.low), float(declared.high)
-            eps, columns = range_eps(request, plan.bought) / len(plan.bought), len(plan.trimmed)
-            bought = likely_interval(
-                values, *ends, rows=rows, eps=eps, adjacency=request.adjacency, columns=columns, share=share
-            )
-            ranges |= {} if bought == ends else {name: replace(declared, inner=bought)}
+    declared = {name: one for name in plan.trimmed if isinstance(one := design.domain[name], Range)}
+    values = [known.numbers(name, one) for name, one in declared.items()]
+    parts = [
+        1.0 if of is None else counts_away(of, float(one.low), float(one.high)).away / len(of)
+        for of, one in zip(values, declared.values(), strict=True)
+    ]
+    if not declared:
+        return plan
+    eps, columns = range_eps(request, plan.bought), len(declared)
+    part = eps / len(plan.bought)
+    others = part * (len(plan.bought) - columns)
+    how: dict[str, Any] = {"eps": columns * part, "most": max(most, eps) - others, "adjacency": request.adjacency}
+    choices, spent = priced_choices(lambda place, _: rows * parts[place], columns, **how)
+    same = spent == columns * part
+    ranges: dict[str, Range] = {}
+    for (name, one), of, choice in zip(declared.items(), values, choices, strict=True):
+        price = part if same else choice.eps / (1 - COUNT_SHARE)
+        if of is None or not price:
+            continue
+        ends = float(one.low), float(one.high)
+        bought = likely_interval(
+            of, *ends, rows=rows, eps=price, adjacency=request.adjacency, columns=columns, share=share
+        )
+        ranges |= {} if bought == ends else {name: replace(one, inner=bought)}
+    request = request if same else with_spent(request, eps, others + spent)
     with contextlib.suppress(DPStatsError):  # the declared ranges serve then, as in a fit
         narrowed = design_spec(design.formula, design.domain.with_(ranges), family=request.family) if ranges else design
         return plan_model(request, narrowed, bought=plan.bought, trimmed=plan.trimmed, counts=plan.counts)
@@ -310,8 +348,9 @@ def carried_out(
         plan = before_residuals(plan)
         plan = plan if known is None else with_likely_intervals(plan, known, rows, share)
         return with_public_residuals(plan)
+    most = most_of_intervals(plan.request) if counts is not None and counts.trimmable else 0.0
     plan = plan if counts is None else with_chosen_ranges(with_intervals(plan, counts.trimmable, rows))
-    plan = plan if known is None else with_likely_intervals(plan, known, rows, share)
+    plan = plan if known is None else with_likely_intervals(plan, known, rows, share, most)
     plan = plan if counts is None else affordable(plan, rows)
     request, chosen = with_settled_law(plan), plan
     follows = counts is not None and interval_follows(request)

@@ -157,7 +157,7 @@ class ManyPlans(Printed):
         ranges: dict[str, Range] = {}
         if self.bought:
             eps, notion = self.record.each(self.range_eps), self.guarantee.adjacency
-            ranges = ranges_of(data, self.bought, eps, notion, random_source(seed), self.record)
+            ranges, _ = ranges_of(data, self.bought, eps, notion, random_source(seed), self.record)
         return {name: self._fit(plan, data, ranges, seed) for name, plan in self.plans.items()}
 
     def _fit(self, plan: Plan, data: Table, ranges: Mapping[str, Range], seed: int | None) -> GLMResults:

@@ -49,7 +49,7 @@ from dpstats.privacy.ranges import (
     check_range_eps,
     count_candidates,
 )
-from dpstats.privacy.trimming import buy_inner_interval
+from dpstats.privacy.trimming import buy_inner_intervals, counts_away
 from dpstats.quiet import hide_frames
 
 PROOF = "docs/proofs/ranges"
@@ -137,7 +137,7 @@ def buy_ranges(
         interval within it that holds nearly all rows, and a fit leaves the others out (docs/proofs/trimming). Few rows
         keep the declared range.
     eps : float
-        For all of them together, in equal parts.
+        For all of them together, in equal parts. Of declared columns one with many zeros may take what others leave.
     domain : Domain or dict, optional
         What is declared already. By default the Domain that the ledger stores, if it stores one; ``{}`` declares
         nothing.
@@ -203,7 +203,7 @@ def buy_ranges(
         table,
         lambda rows: ranges_of(
             rows, names, privacy.row_eps, privacy.adjacency, privacy.random(), privacy.record, declared
-        ),
+        )[0],
         label=f"ranges of {', '.join(names)}",
         method="ranges",
         columns=names,
@@ -227,37 +227,50 @@ def ranges_of(
     random: RandomSource,
     record: Unit = ROW,
     declared: Domain | None = None,
-) -> dict[str, Range]:
+    most: float | None = None,
+) -> tuple[dict[str, Range], float]:
     """Buy a range for each column with an equal part of eps, which a row counted may cost. Charge first.
 
-    Of a column that is declared already the interval is bought that holds nearly all of its rows.
+    Of a column that is declared already the interval is bought that holds nearly all of its rows. For one with many
+    zeros more may be spent, up to `most` in all, or less (`priced_choices`): what was spent comes second.
     """
     share, known = eps / len(names), Domain.coerce(declared)
-    trimmed = sum(name in known for name in names)
-    ranges = {}
-    for name in names:
-        values = counted_values(data, partial(_numbers, name), [name], record, random)
-        whole = known.get(name)
-        if not isinstance(whole, Range):
-            ranges[name] = Range(*buy_range(values, eps=share, adjacency=adjacency, random=random))
-            continue
-        ends = float(whole.low), float(whole.high)
-        bought = buy_inner_interval(values, *ends, eps=share, adjacency=adjacency, random=random, columns=trimmed)
-        ranges[name] = whole if bought == ends else replace(whole, inner=bought)
-    return ranges
+    read = {name: counted_values(data, partial(_numbers, name), [name], record, random) for name in names}
+    trimmed = {name: whole for name in names if isinstance(whole := known.get(name), Range)}
+    ranges = {
+        name: Range(*buy_range(read[name], eps=share, adjacency=adjacency, random=random))
+        for name in names
+        if name not in trimmed
+    }
+    if not trimmed:
+        return ranges, eps
+    counts = [counts_away(read[name], float(one.low), float(one.high)) for name, one in trimmed.items()]
+    others = share * len(ranges)
+    part = share * len(trimmed) if ranges else eps
+    allowed = part if most is None else most - others
+    bought, spent = buy_inner_intervals(counts, eps=part, most=allowed, adjacency=adjacency, random=random)
+    for (name, whole), ends in zip(trimmed.items(), bought, strict=True):
+        ranges[name] = whole if ends == (whole.low, whole.high) else replace(whole, inner=ends)
+    return {name: ranges[name] for name in names}, eps if spent == part else others + spent
 
 
-def bought_ranges(plan: Plan, data: Table, random: RandomSource) -> dict[str, Range]:
-    """Buy the ranges that a plan leaves open, or intervals within them. Reads rows: charge first."""
+def bought_ranges(
+    plan: Plan, data: Table, random: RandomSource, most: float | None = None
+) -> tuple[dict[str, Range], float]:
+    """Buy the ranges that a plan leaves open, or intervals within them, and what was spent: at most `most`, if given.
+
+    Reads rows: charge first.
+    """
     request, design = plan.request, plan.design
     assert isinstance(design, DesignSpec)
     declared = Domain({name: design.domain[name] for name in plan.trimmed})
     eps, record = range_eps(request, plan.bought), request.options.record
-    ranges = ranges_of(data, plan.bought, eps, request.adjacency, random, record, declared)
+    ranges, spent = ranges_of(data, plan.bought, eps, request.adjacency, random, record, declared, most)
     if request.options.ranges != "bought":
-        return ranges
+        return ranges, spent
     clipped = {*declared, *design.parsed.response_columns}
-    return {name: one if name in clipped else replace(one, outside="drop") for name, one in ranges.items()}
+    dropping = {name: one if name in clipped else replace(one, outside="drop") for name, one in ranges.items()}
+    return dropping, spent
 
 
 def _numbers(name: str, table: Table) -> NDArray[np.float64]:

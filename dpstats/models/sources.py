@@ -40,6 +40,7 @@ from dpstats.models.adaptive import (
     affordable,
     before_residuals,
     interval_follows,
+    most_of_intervals,
     offered_intervals,
     settled,
     with_chosen_ranges,
@@ -47,6 +48,7 @@ from dpstats.models.adaptive import (
     with_public_residuals,
     with_refit_residuals,
     with_residuals,
+    with_spent,
 )
 from dpstats.models.population import RecordPieces
 from dpstats.models.ranges import STAND_IN, bought_ranges, bought_response, serve
@@ -367,9 +369,10 @@ class FormulaSource:
         """Buy what the Domain and the options leave open and plan with it. Reads rows: charge first."""
         design, counts, advised = plan.design, plan.counts, plan.advice
         rows = plan.request.options.n if counts is None else counts.rows
-        plan = before_residuals(plan)
+        plan, most = before_residuals(plan), 0.0
         if counts is not None and counts.trimmable:
             assert counts.rows is not None
+            most = most_of_intervals(plan.request)
             plan = with_intervals(plan, counts.trimmable, counts.rows)
         plan = with_chosen_ranges(affordable(plan, rows))
         adapts = counts is not None and counts.settles_errors
@@ -381,13 +384,18 @@ class FormulaSource:
         request = with_settled_law(plan)
         if counted is not None:
             request = replace(request, options=replace(request.options, n=max(float(counted), 1.0)))
-        build = partial(plan_model, request, bought=plan.bought, trimmed=plan.trimmed, counts=counts)
+
+        def build(narrowed: DesignSpec) -> Plan:
+            return plan_model(request, narrowed, bought=plan.bought, trimmed=plan.trimmed, counts=counts)
 
         def with_ranges(usable: Mapping[str, Range]) -> Plan:
             return build(design_spec(self.formula, design.domain.with_(usable), family=request.family))
 
         if plan.bought:
-            plan = serve(bought_ranges(plan, data, random), with_ranges, self.domain)
+            planned = range_eps(request, plan.bought)
+            ranges, spent = bought_ranges(plan, data, random, max(most, planned))
+            request = with_spent(request, planned, spent)
+            plan = serve(ranges, with_ranges, self.domain)
         elif counted is not None:
             plan = build(design)
         # Of least squares errors are chosen first: coefficients alone buy nothing of the response. With it once more.

@@ -6,8 +6,9 @@ Noise follows the range of a column, and what is estimated lives in its spread. 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -114,14 +115,94 @@ def buy_inner_interval(
     is an atom: rows there speak for no width. The more `columns` are trimmed for one fit, the less each may lose by
     mischance.
     """
-    count_eps = COUNT_SHARE * eps
-    scale = trimming_scale(eps - count_eps, adjacency)
-    counts = cell_counts(values, low, high, atom=0.0 if low <= 0 <= high else None)
+    counts = counts_away(values, low, high)
+    away = noisy_away(counts, COUNT_SHARE * eps, random)
+    choice_eps = eps - COUNT_SHARE * eps
+    return choose_inner_interval(counts, away, choice_eps, adjacency=adjacency, random=random, columns=columns)
+
+
+def counts_away(values: Values, low: float, high: float) -> CellCounts:
+    """The counts of a declared range, of which zero is the atom if it holds it."""
+    return cell_counts(values, low, high, atom=0.0 if low <= 0 <= high else None)
+
+
+def noisy_away(counts: CellCounts, eps: float, random: RandomSource) -> int:
+    """About how many rows are away from the atom, with eps-differential privacy for both adjacencies."""
     # A row adds at most one, and one that is replaced moves the count by one at most.
-    if noisy_integers(np.array([counts.away]), 1, count_eps, random)[0] * STEPS < ROWS_NEEDED * scale:
+    return int(noisy_integers(np.array([counts.away]), 1, eps, random)[0])
+
+
+def choose_inner_interval(
+    counts: CellCounts, away: float, eps: float, *, adjacency: Adjacency, random: RandomSource, columns: int
+) -> tuple[float, float]:
+    """The choice of `buy_inner_interval` by itself, for eps, given what was released of the rows `away`."""
+    low, high = float(counts.edges[0]), float(counts.edges[-1])
+    if not may_narrow(away, eps, adjacency):
         return low, high
+    scale = trimming_scale(eps, adjacency)
     scores = trimming_scores(counts, low, high, scale, columns=columns)
     return _candidate(low, high, noisy_argmax(scores, scale, random, monotone=adjacency == "add_remove"))
+
+
+def may_narrow(away: float, eps: float, adjacency: Adjacency) -> bool:
+    """Whether about so many rows away from the atom are enough for a choice that costs eps."""
+    return eps > 0 and away * STEPS >= ROWS_NEEDED * trimming_scale(eps, adjacency)
+
+
+class Choice(NamedTuple):
+    """What is released of a column before its interval is chosen, and what the choice costs."""
+
+    away: float  # about how many rows are away from the atom
+    eps: float
+
+
+def priced_choices(
+    count: Callable[[int, float], float], columns: int, *, eps: float, most: float, adjacency: Adjacency
+) -> tuple[list[Choice], float]:
+    """The choice of each of some columns, and what all of them and the counts cost: eps, or else up to `most`.
+
+    `count` gives the number of rows of a column away from the atom for a price. Each column has an equal part of eps
+    unless one is short of rows for that: fewer than half of `ENOUGH`, as where most values are zero. Then no choice
+    costs more than enough rows take, and a column that is short is counted again, in the order of their rows, for a
+    choice by an equal part of what is left of `most`. One that cannot be narrowed costs no more than its counts.
+    """
+    each = eps / columns
+    part, enough = each - COUNT_SHARE * each, (1 - COUNT_SHARE) * ENOUGH * rows_to_narrow(1.0, adjacency, columns)
+    choices = [Choice(count(place, COUNT_SHARE * each), part) for place in range(columns)]
+    short = [place for place, one in enumerate(choices) if one.away * part < enough / 2]
+    if not short:
+        return choices, eps
+    spent = columns * COUNT_SHARE * each
+    for place, one in enumerate(choices):
+        if place not in short:
+            choices[place] = one._replace(eps=min(part, enough / one.away))
+            spent += choices[place].eps
+    short.sort(key=lambda place: choices[place].away)
+    while short:
+        offer = (most - spent) / len(short)
+        place = short.pop()
+        again = COUNT_SHARE * offer
+        if offer - again > part:  # else it has its part, as if no column were short: `most` is eps at least
+            away = count(place, again)
+            choices[place] = Choice(away, min(offer - again, enough / max(away, 1.0)))
+            spent += again
+        if not may_narrow(*choices[place], adjacency):
+            choices[place] = choices[place]._replace(eps=0.0)
+        spent += choices[place].eps
+    return choices, spent
+
+
+def buy_inner_intervals(
+    columns: Sequence[CellCounts], *, eps: float, most: float, adjacency: Adjacency, random: RandomSource
+) -> tuple[list[tuple[float, float]], float]:
+    """An interval for each of some columns, as `buy_inner_interval`, and what all cost together: at most `most`."""
+
+    def count(place: int, price: float) -> float:
+        return noisy_away(columns[place], price, random)
+
+    choices, spent = priced_choices(count, len(columns), eps=eps, most=most, adjacency=adjacency)
+    how: dict[str, Any] = {"adjacency": adjacency, "random": random, "columns": len(columns)}
+    return [choose_inner_interval(one, *two, **how) for one, two in zip(columns, choices, strict=True)], spent
 
 
 def joint_scale(eps: float, adjacency: Adjacency) -> float:
@@ -197,7 +278,7 @@ def likely_interval(
     """
     count_eps, part = COUNT_SHARE * eps, len(values) / rows
     scale = trimming_scale(eps - count_eps, adjacency) * part
-    counts, random = cell_counts(values, low, high, atom=0.0 if low <= 0 <= high else None), np.random.default_rng(0)
+    counts, random = counts_away(values, low, high), np.random.default_rng(0)
     enough = counts.away + random.laplace(0.0, part / count_eps, PURCHASES) >= ROWS_NEEDED * scale / STEPS
     scores = trimming_scores(counts, low, high, scale, columns=columns)
     # All candidates have draws of their own, as when the figures of docs/defaults were measured.
@@ -239,6 +320,24 @@ def share_to_spend(rows_eps: float, adjacency: Adjacency, columns: int) -> float
 def rows_that_pay(eps: float, adjacency: Adjacency, columns: int) -> float:
     """The number of rows from which on a fit for eps buys intervals of some columns: public."""
     return WORTHWHILE * columns * rows_to_narrow(1.0, adjacency, columns) / (MOST_SHARE * eps)
+
+
+MANY_ZEROS, USUALLY_ENOUGH = 0.9, 2.5
+"""Share of zeros in a column for which a reader learns what narrows it, and as `ENOUGH` where nine fits in ten do."""
+
+BOUGHT_EPS = 0.1
+"""What a purchase of a range costs in examples, or more where the rows are few."""
+
+
+def eps_despite_zeros(rows: float, adjacency: Adjacency, columns: int) -> tuple[float, float]:
+    """The eps from which a fit of so many rows usually narrows a column of `MANY_ZEROS`, and `buy_ranges` of it alone.
+
+    As in `priced_choices` each other column costs what is enough, and this one what is left.
+    """
+    own = USUALLY_ENOUGH / (1 - MANY_ZEROS)
+    fit = (ENOUGH * (columns - 1) + own) * rows_to_narrow(1.0, adjacency, columns) / (MOST_SHARE * rows)
+    alone = own * rows_to_narrow(1.0, adjacency) / rows
+    return fit, max(alone, BOUGHT_EPS)
 
 
 def rows_to_narrow(eps: float, adjacency: Adjacency, columns: int = 1) -> float:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container
+from collections.abc import Container, Iterable
 from itertools import compress
 from typing import Any
 
@@ -18,9 +18,10 @@ from dpstats.mechanisms.design import SubDesign, formula_variables
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.spec import obstacle
 from dpstats.plan import Plan
+from dpstats.plan.methods import narrowed_unasked
 from dpstats.plan.notes import GREATEST_EPS, lost_errors, may_screen, narrowed_columns
 from dpstats.plan.tables import capped_at, is_output
-from dpstats.privacy.trimming import NARROWEST
+from dpstats.privacy.trimming import BOUGHT_EPS, NARROWEST, eps_despite_zeros
 from dpstats.results.inference_mixin import shows_errors
 from dpstats.results.model import NeededRows, ReleasedModel
 from dpstats.results.standard_errors import (
@@ -306,7 +307,24 @@ def hiding_note(results: ReleasedModel) -> str:
     advice = joined(ways, "or")
     few = [str(results._fitted_names[place]) for place in hidden[:MOST_HIDDEN]]
     more = [f"{len(hidden) - len(few)} more"] if len(hidden) > len(few) else []
-    return f"{listed} {verb} {joined([*few, *more])}: {advice}. "
+    return f"{listed} {verb} {joined([*few, *more])}: {advice}. {_purchase(results, columns)}"
+
+
+def _purchase(results: ReleasedModel, columns: Iterable[str]) -> str:
+    """The call that buys narrower ranges of columns, in a sentence; empty where there are none or eps is too small."""
+    plan = results.plan
+    if not isinstance(plan.design, DesignSpec) or plan.request.options.unit is not None:
+        return ""
+    undeclared = {*plan.bought} - {*plan.trimmed}
+    open_names = narrowed_unasked(plan.design.parsed, plan.design.domain)
+    names = [name for name in open_names if name in columns and name not in undeclared]
+    rows = None if plan.counts is None else plan.counts.rows
+    alone = BOUGHT_EPS if rows is None else eps_despite_zeros(max(rows, 1.0), plan.request.adjacency, 1)[1]
+    eps = float(f"{len(names) * alone:.2g}")
+    if not 0 < eps <= plan.request.eps:
+        return ""
+    bought = "a narrower range" if len(names) == 1 else "narrower ranges"
+    return phrase(f"Or buy {bought} before: dp.buy_ranges(data, {names}, eps={eps:g}, domain=domain). ", shell="")
 
 
 def fills_interval(results: ReleasedModel, term: str) -> bool:

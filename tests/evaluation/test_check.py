@@ -186,7 +186,12 @@ def test_of_a_range_wider_than_a_fit_narrows_the_finding_says_what_to_declare() 
         "first declare" in found
     )
     assert "such as domain={'x': (0, 800)}, and check again" in found
-    assert "Or buy one in one step: dp.buy_ranges(data, ['x'], eps=0.1, domain={}). Where a ledger stores" in found
+    bought = "buy one in one step: dp.buy_ranges(data, ['x'], eps=0.1, domain={}). Where a ledger stores"
+    assert f"Or, unless most values are 0, {bought}" in found
+    shifted = {"x": rows["x"] + 1, "y": rows["y"]}
+    (found,) = dp.check("y ~ x", shifted, {"x": (1, 6401), "y": (0, 1)}, 2.0, family="gaussian", seed=1).findings
+    assert f"Or {bought}" in found
+    assert "values are 0" not in found
 
 
 @pytest.mark.parametrize(

@@ -247,3 +247,72 @@ def test_a_fit_does_not_narrow_what_a_spline_reads(spline: str) -> None:
     fit = dp.logit(f"b ~ {spline} + z", ROWS, 4.0, domain=WIDE, check_share=0.05)
     assert set(fit.plan.bought) == others
     assert set(dp.logit("b ~ poly(x, 2) + z", ROWS, 4.0, domain=WIDE).plan.bought) == {"x", "z"}
+
+
+def many_zeros(share: float, rows: int = 30_000) -> pd.DataFrame:
+    """A column of which so many values are zero, and the others fill an eighth of its range."""
+    random = np.random.default_rng(3)
+    x, a = np.where(random.random(rows) < share, 0, random.uniform(0, 12_000, rows)), random.uniform(0, 1, rows)
+    return pd.DataFrame({"y": 1 + a + x / 12_000 + random.normal(0, 1, rows), "a": a, "x": x})
+
+
+ZEROS = dp.Domain(y=(-20, 20), a=(0, 1), x=(0, 100_000))
+
+
+@pytest.mark.parametrize("options", [{}, {"ranges": "bought"}])
+def test_a_range_is_narrowed_though_nine_in_ten_values_are_zero(options: dict[str, Any]) -> None:
+    """None of 10 was, and two of three coefficients had errors. Seeds 0 to 4, all must pass."""
+    rows = many_zeros(0.9)
+    for seed in range(5):
+        fit = dp.ols("y ~ a + x", rows, 1.0, domain=ZEROS, seed=seed, **options)
+        assert 12_000 <= fit.plan.design.domain["x"].interval[1] <= 25_000
+        assert np.isfinite(fit.bse).all()
+        assert fit.plan.budget.loc["ranges", "eps"] <= (0.1 if options else 0.07) + 1e-6
+        assert fit.plan.budget.loc["total", "eps"] <= 1 + 1e-12
+        assert any("outside the bought range of x" in note for note in fit.notes)
+
+
+def test_what_cannot_narrow_a_range_is_left_to_the_fit() -> None:
+    """Of 30 rows away from zero none is lost, and only counts are paid for: by eight in ten of these fits."""
+    rows, spent = many_zeros(0.999), []
+    for seed in range(10):
+        fit = dp.ols("y ~ a + x", rows, 1.0, domain=ZEROS, seed=seed)
+        assert fit.plan.design.domain["x"].interval == (0, 100_000)
+        spent.append(fit.plan.budget.loc["ranges", "eps"])
+    assert np.quantile(spent, 0.8) < 0.01
+
+
+def test_the_check_promises_what_a_fit_does_of_many_zeros_and_names_a_call_that_works() -> None:
+    rows = many_zeros(0.9)
+    (found,) = (text for text in dp.check("y ~ a + x", rows, ZEROS, 1.0, seed=1).findings if "`x`" in text)
+    stated = re.search(r"nine in ten of its values are 0, that takes an eps of about (\S+), or buy it", found)
+    called = re.search(r"before: (dp\.buy_ranges\(data, \['x'\], eps=0.1, domain={'x': \(0, 100000\)}\))\.", found)
+    assert stated is not None
+    assert called is not None
+    eps = float(stated[1])
+    for factor, least, most in ((1.0, 8, 10), (0.4, 0, 3)):
+        fits = [dp.ols("y ~ a + x", rows, factor * eps, domain=ZEROS, seed=seed) for seed in range(10)]
+        assert least <= sum(fit.plan.design.domain["x"].interval[1] < 100_000 for fit in fits) <= most
+    assert eval(called[1], {"dp": dp, "data": rows}).domain["x"].interval[1] < 50_000
+
+
+def test_a_forecast_has_the_price_that_many_zeros_take() -> None:
+    """Its standard errors are those of the fits, with x narrowed as they narrow it."""
+    rows, plan = many_zeros(0.9), dp.plan("y ~ a + x", ZEROS, 1.0)
+    foreseen = plan.standard_errors(len(rows), like=rows[["a", "x"]], residual_sd=1.0)
+    fits = [dp.ols("y ~ a + x", rows, 1.0, domain=ZEROS, seed=seed) for seed in range(5)]
+    usual = pd.concat([fit.bse for fit in fits], axis=1).median(axis=1)
+    assert foreseen["std_error"].to_numpy() == pytest.approx(usual[foreseen.index].to_numpy(), rel=0.5)
+
+
+def test_a_note_on_a_column_that_hides_others_names_the_purchase() -> None:
+    adult = dp.datasets.load_adult("all")
+    domain = {**adult.domain, "capital_gain": dp.Range(0, 99998, outside="drop")}
+    formula = "income ~ age + education_num + hours_per_week + sex + capital_gain"
+    notes = [dp.logit(formula, adult.data, 0.3, domain=domain, seed=seed).notes for seed in range(4)]
+    hiding = [note for one in notes for note in one if "`capital_gain` hides" in note]
+    assert hiding
+    called = "Or buy a narrower range before: dp.buy_ranges(data, ['capital_gain'], eps=0.1, domain=domain). "
+    assert all(called in note for note in hiding)
+    bought = dp.buy_ranges(adult.data, ["capital_gain"], eps=0.1, domain=domain, seed=1)
+    assert bought.domain["capital_gain"].interval[1] < 50_000

@@ -196,16 +196,17 @@ def test_each_column_gets_an_equal_part(adjacency: Any, monkeypatch: pytest.Monk
     """The noise of every choice is that of its part: together they cost what the budget says."""
     seen: list[float] = []
 
-    def scale(eps: float, notion: Any) -> float:
-        assert notion == adjacency
-        seen.append(eps)
-        return trimming_scale(eps, notion)
+    def noisy_argmax(scores: Any, scale: float, random: Any, *, monotone: bool) -> int:
+        assert monotone == (adjacency == "add_remove")
+        seen.append(scale)
+        return int(choose(scores, scale, random, monotone=monotone))
 
-    trimming_scale = trimming.trimming_scale
-    monkeypatch.setattr(trimming, "trimming_scale", scale)
+    choose = trimming.noisy_argmax
+    monkeypatch.setattr(trimming, "noisy_argmax", noisy_argmax)
     plan = dp.plan("y ~ x + z", WIDE, 1.0, ranges="bought", adjacency=adjacency)
     plan.fit(ROWS, seed=1)
-    assert seen == pytest.approx([0.05 * (1 - trimming.COUNT_SHARE)] * 2)
+    part = 0.05 * (1 - trimming.COUNT_SHARE)
+    assert seen == pytest.approx([trimming.trimming_scale(part, adjacency)] * 2)
 
 
 @pytest.mark.slow

@@ -15,12 +15,14 @@ from dpstats.privacy.selection import STEPS, noisy_max
 from dpstats.privacy.trimming import (
     allowances,
     buy_inner_interval,
+    buy_inner_intervals,
     buy_narrowest,
     cell_counts,
     inner_intervals,
     joint_scale,
     joint_scores,
     likely_interval,
+    priced_choices,
     rows_to_narrow,
     score_range,
     trimming_scale,
@@ -320,3 +322,55 @@ def test_the_narrowest_of_several_columns_is_chosen_or_none() -> None:
     assert low == 0
     assert 0.2 <= high < 0.26
     assert buy_narrowest(both[:1], eps=1.0, adjacency="replace_one", random=random) is None
+
+
+@given(
+    away=st.lists(st.integers(-1_000, 10**6), min_size=1, max_size=6),
+    eps=st.floats(1e-4, 1.0),
+    factor=st.floats(1.0, 20.0),
+    adjacency=st.sampled_from(ADJACENCIES),
+)
+@settings(max_examples=200)
+def test_prices_add_up_to_what_is_spent(away: list[int], eps: float, factor: float, adjacency: Adjacency) -> None:
+    """Counts and choices, whatever the counts are; at most `most`, and each column its part if none is short."""
+    counted = []
+
+    def count(place: int, price: float) -> float:
+        counted.append(price)
+        return away[place]
+
+    choices, spent = priced_choices(count, len(away), eps=eps, most=factor * eps, adjacency=adjacency)
+    assert min(counted) > 0
+    assert min(one.eps for one in choices) >= 0
+    assert sum(counted) + sum(one.eps for one in choices) == pytest.approx(spent, rel=1e-12)
+    assert spent <= factor * eps * (1 + 1e-12)
+    enough = 4 * rows_to_narrow(1.0, adjacency, len(away)) * len(away) / eps
+    if min(away) >= enough / 2 * (1 + 1e-9):
+        assert spent == eps
+        assert [one.eps for one in choices] == pytest.approx([0.9 * eps / len(away)] * len(away))
+
+
+@pytest.mark.parametrize("adjacency", ADJACENCIES)
+def test_what_is_spent_is_the_price_of_each_release(adjacency: Adjacency, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A column of 30,000 rows, and one that has a tenth of these away from zero and is counted again."""
+    priced: list[float] = []
+
+    def argmax(scores: NDArray[np.int64], scale: float, random: object, *, monotone: bool) -> int:
+        assert monotone == (adjacency == "add_remove")
+        priced.append(trimming_scale(1.0, adjacency) / scale)
+        return 0
+
+    def counted(total: NDArray[np.int64], sensitivity: int, eps: float, random: object) -> NDArray[np.int64]:
+        assert sensitivity == 1
+        priced.append(eps)
+        return total
+
+    monkeypatch.setattr(trimming, "noisy_integers", counted)
+    monkeypatch.setattr(trimming, "noisy_argmax", argmax)
+    random = np.random.default_rng(3)
+    full = random.uniform(0, 1, 30_000)
+    cells = [trimming.counts_away(one, 0.0, 8.0) for one in (full, np.where(full < 0.9, 0, full))]
+    _, spent = buy_inner_intervals(cells, eps=0.05, most=0.2, adjacency=adjacency, random=random)
+    assert len(priced) == 5
+    assert spent == pytest.approx(sum(priced), rel=1e-12)
+    assert 0.05 < spent <= 0.2
