@@ -154,11 +154,13 @@ def test_slices_cover_all_rows_once() -> None:
     assert [(part.start, part.stop) for part in slices(0, 2)] == [(0, 0)]
 
 
-def test_an_index_is_kept_for_predictions_and_never_selected_from() -> None:
+def test_an_index_is_kept_for_predictions_and_selected_with_its_rows() -> None:
     table = as_table(pd.DataFrame({"a": [1.0, 2.0]}, index=["u", "v"]))
     assert table.index is not None
     assert table.index.tolist() == ["u", "v"]
-    assert table.select(np.array([False, True]), 1).index is None
+    selected = table.select(np.array([False, True]), 1).index
+    assert selected is not None
+    assert selected.tolist() == ["v"]
 
 
 @pytest.mark.parametrize("cell", [None, "a", 2**70, 1j, [], Decimal("sNaN"), datetime.date(2020, 1, 1)], ids=repr)
