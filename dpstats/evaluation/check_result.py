@@ -18,7 +18,7 @@ from dpstats.formula.reader import DROPS, FORMULA, NEARLY_ALL, OPEN, TYPICAL, Fa
 from dpstats.frames import WideFrame
 from dpstats.plan.row_counts import DRAWN, MOST_AT_FAULT, NORMAL_LOSS, most_by_noise, rows_of_nobody
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.trimming import NARROWEST, eps_despite_zeros, rows_that_pay
+from dpstats.privacy.trimming import BOUGHT_EPS, NARROWEST, eps_despite_zeros, rows_that_pay
 from dpstats.results.stored import Released, marked_title, privacy_level
 from dpstats.summaries import WIDTH, Summary, full_width
 from dpstats.wording import argument, joined, phrase, sentence
@@ -461,19 +461,11 @@ class Check(Released):
                 narrowing = sentence(self._narrowing(place.column, is_response)).removesuffix(".")
                 if typed and place.column in self.trimmable and self.absorbed is None:
                     least = NARROWEST * (place.ends[-1] - place.ends[0])
+                    bought = phrase(" or buy one with domain={}" * (self.guarantee.unit is None), shell="")
                     narrowing += (
-                        f". A fit buys no range narrower than 1/{1 / NARROWEST:.0f} of the declared one, here "
-                        f"{least:.6g}. If the values may fill less than that, first declare a narrower range, such as "
-                        f"{typed}, and check again"
+                        f". If its values may fill less than {least:.6g}, 1/{1 / NARROWEST:.0f} of the declared range, "
+                        f"first declare a narrower one, such as {typed}, and check again{bought and ',' + bought}"
                     )
-                    if self.guarantee.unit is None:
-                        zeros = ", unless most values are 0," if place.ends[0] <= 0 <= place.ends[-1] else ""
-                        narrowing += phrase(
-                            f". Or{zeros} buy one in one step: "
-                            f"dp.buy_ranges(data, [{place.column!r}], eps=0.1, domain={{}}). "
-                            "Where a ledger stores the Domain, its keeper declares the new range with set_domain",
-                            shell="",
-                        )
                 return [f"{claim}A narrower range gives less noise. {narrowing}"]
         return []
 
@@ -499,24 +491,20 @@ class Check(Released):
             return f"a fit with {buys} finds one"
         complete = max(self.totals["rows"].to_dict()["complete"], 1.0)
         eps = rows_that_pay(1.0, self.guarantee.adjacency, len(self.trimmable)) / complete
-        by_itself = (
-            f"with an eps of about {_two_digits(eps)} or more a fit of so many rows usually narrows it by itself"
-        )
-        by_itself += self._despite_zeros(column, complete)
-        return by_itself if eps <= USUAL_EPS else f"a fit with {buys} finds one, and {by_itself}"
-
-    def _despite_zeros(self, column: str, complete: float) -> str:
-        """What narrows the range of a column of many zeros, by as many rows as are complete; empty of no such range."""
+        zeros, bought = "", BOUGHT_EPS
         ends = next(place.ends for place in self.places if place.column == column)
-        if not ends[0] <= 0 <= ends[-1]:
-            return ""
-        fit, alone = eps_despite_zeros(complete, self.guarantee.adjacency, len(self.trimmable))
+        if ends[0] <= 0 <= ends[-1]:
+            fit, bought = eps_despite_zeros(complete, self.guarantee.adjacency, len(self.trimmable))
+            zeros = f" ({_two_digits(fit)} if nine in ten of its values are 0)"
         drops = any(fault.declared.endswith(DROPS) for fault in self.faults if fault.column == column)
         pair = f"{ends[0]:.15g}, {ends[-1]:.15g}"  # to be typed
         declared = f'dp.Range({pair}, outside="drop")' if drops else f"({pair})"
-        call = f"dp.buy_ranges(data, [{column!r}], eps={_two_digits(alone)}, domain={{{column!r}: {declared}}})"
-        bought = phrase(f", or buy it before: {call}", shell="")
-        return f". If nine in ten of its values are 0, that takes an eps of about {_two_digits(fit)}{bought}"
+        call = f"dp.buy_ranges(data, [{column!r}], eps={_two_digits(bought)}, domain={{{column!r}: {declared}}})"
+        by_itself = (
+            f"with an eps of about {_two_digits(eps)} or more{zeros} a fit of so many rows usually narrows it by itself"
+            + phrase(f". To narrow it before the fit, type {call}", shell="")
+        )
+        return by_itself if eps <= USUAL_EPS else f"a fit with {buys} finds one, and {by_itself}"
 
     def summary(self) -> Summary:
         """Totals, faults and what to do, at 80 columns; as_text, as_html and as_latex."""
@@ -537,15 +525,15 @@ class Check(Released):
     def _by_column(self) -> SimpleTable:
         """Rows lost and clipped, one column of the data a line."""
         table = self.table
-        shown = {"missing": "lost"}
+        shown = {"missing": "other loss", "lost": "other loss"}
         figures = {
             (row["column"], shown.get(row["fault"], row["fault"])): f"{row['rows']:,.0f}" for _, row in table.iterrows()
         }
-        kinds = ["lost", "undeclared", "below", "above"]
+        kinds = ["undeclared", "other loss", "below", "above"]
         declared = dict(zip(table["column"], table["declared"], strict=True))
         rows = [(name, [*(figures.get((name, kind), "") for kind in kinds), fact]) for name, fact in declared.items()]
         title = f"Rows lost and clipped by column (std err of each figure: {self.std_err:,.0f})"
-        return full_width([*kinds, "declared"], rows, [9, 12, 9, 9, 18], title=title)
+        return full_width([*kinds, "declared"], rows, [12, 11, 9, 9, 18], title=title)
 
     def _notes(self) -> list[str]:
         guarantee = self.guarantee
@@ -581,8 +569,12 @@ class Check(Released):
         coded = bool(self._codes)
         counted = (
             f"{phrase('The table `located`', shell='--json')} has the number of rows {' and '.join(parts)} (std err "
-            f"{self.place_err:,.0f}). These leave out rows that are incomplete, clipped or have a code for missing."
-            + (f" Codes for missing have lines of their own (std err {self.code_err:,.0f})." if coded else "")
+            f"{self.place_err:,.0f}). These numbers leave out rows that are incomplete or clipped"
+            + (
+                f", and rows with a code for missing, which has its own line (std err {self.code_err:,.0f})."
+                if coded
+                else "."
+            )
         )
         least, likely = (sds * noise / MOST_OUTSIDE for sds in (CERTAIN_SDS, POWERFUL_SDS))
         if not ranges or (clean >= likely and clean >= LEAST_CLEAN * self.rows):
@@ -632,8 +624,8 @@ class Check(Released):
         likely = max((CERTAIN_SDS + 1) * self.code_err, SEEN_SDS * self._beside_err(most))
         codes = ", ".join(self._codes[:MOST_NAMES]) + (", ..." if len(self._codes) > MOST_NAMES else "")
         return (
-            f" To be found with this probability, a code within a range ({codes}) must be in about "
-            f"{max(float(f'{likely:.2g}'), 2):,.0f} rows, or in more rows if other values are near it."
+            f" A number within a range that may stand for missing ({codes}) is found with this probability if about "
+            f"{max(float(f'{likely:.2g}'), 2):,.0f} rows have it, or more if other values are near it."
         )
 
     def _beside(self) -> str:

@@ -299,9 +299,9 @@ def trimmed_note(plan: PlanFacts) -> list[str]:
         most = min(MOST_SHARE, plan.request.options.range_share)
         least = rows_that_pay(plan.request.row_eps, plan.request.adjacency, len(counts.trimmable))
         return [
-            f"With about {least:,.0f} rows or more, at most {100 * most:.2g} % of eps buys a narrower range of "
-            f"{_listed(counts.trimmable)}, which holds nearly all rows. Rows outside it are left out. "
-            f"{argument('ranges', 'declared')} buys none. The forecast is for the declared ranges."
+            f"With about {least:,.0f} rows or more, a fit spends at most {100 * most:.2g} % of eps on narrower ranges "
+            f"of {_listed(counts.trimmable)} that hold nearly all rows, and leaves out the other rows. "
+            f"{argument('ranges', 'declared')} buys none. The forecast in the table is for the declared ranges."
         ]
     if not plan.trimmed:
         return []

@@ -338,7 +338,7 @@ def rows_table(outcomes: pd.DataFrame) -> SimpleTable:
         (f"{rows:,}", [row["ranges"], row["errors"], f"{row['share']:.0%}", *row[several]])
         for rows, row in outcomes.iterrows()
     ]
-    title = f"Ranges and standard errors by the number of {outcomes.index.name} that is counted"
+    title = f"Ranges and standard errors by the counted number of {outcomes.index.name}"
     title += "".join(f"\n{line.partition(';')[0]}" for line in outcomes.attrs.get("note", "").split("\n") if line)
     headers, widths = ["ranges", "standard errors", "coefficients identified", *several], [12, 20, 24, 20]
     if several and max(len(name) for name, _ in rows) > len("100,000"):

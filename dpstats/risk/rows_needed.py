@@ -151,23 +151,22 @@ class ErrorSize(_RowCount):
                 f" These errors cost no extra budget, and with real rows they are more often infinite. {paid} reserves "
                 "budget for them."
             )
-        return _text_with_table(f"{answer} {self.assumption}".rstrip(), self.table, self.known)
+        return _text_with_table(f"{answer} {self.assumption}".rstrip(), self.table, self.known, f"fewer {self.of}")
 
     def _assumptions(self) -> str:
         """The assumptions behind the number."""
         if self.known:
             shares = _shares_note(f"{self.n:,}", f"{self.cautious:,}", f" {self.of}")
             return shares * (self.cautious > self.n) + described_rows_note()
-        inside = "rows whose numbers fill their ranges"
-        usual = f"usual rows and {inside}."
-        if self.least < self.n:
-            usual = f"usual rows. {inside.capitalize()} meet the target with {self.least:,}."
-        meets = "have finite errors that meet the target" if self.most == self.cautious else "have finite errors"
-        later = "" if self.most == self.cautious else f", and meet the target from {self.most:,} on"
-        return (
-            f"This holds for {usual} Rows with narrow, off-centre numbers and rare levels are likely to {meets} from "
-            f"{self.cautious:,} {self.of} on{later}. {simulated_rows_note()}"
-        )
+        fewer = f" If numbers fill their ranges, {self.least:,} are enough." * (self.least < self.n)
+        needed = f"about {self.cautious:,} are needed"
+        if self.most != self.cautious:
+            needed += f" for finite standard errors, and about {self.most:,} to meet the target"
+        return f"{USUAL_ROWS}{fewer} {UNINFORMATIVE_ROWS}, {needed}. {simulated_rows_note()}"
+
+
+USUAL_ROWS = "This is enough if numbers fill a good part of their ranges and no level is rare."
+UNINFORMATIVE_ROWS = "If numbers fill little of their ranges, or levels are rare"
 
 
 def _if_alike(alike: bool) -> str:
@@ -201,12 +200,12 @@ def _is_easy(table: pd.DataFrame) -> bool:
     return float((table["std_error"] / table["wanted"]).max()) < BINDING
 
 
-def _text_with_table(answer: str, table: pd.DataFrame, known: bool) -> str:
+def _text_with_table(answer: str, table: pd.DataFrame, known: bool, less: str) -> str:
     """An answer in words, and the forecast for it."""
     if _is_easy(table):
         answer += (
-            " The target alone would need less. But with less, too many fits would have no standard errors, or larger "
-            "ones."
+            f" A typical fit would reach the target with {less}. But then too many fits would miss it, or have no "
+            "standard errors."
         )
     ends = [name for name in ("lower", "upper") if known and table[name].equals(table["std_error"])]
     columns = table.drop(columns=[*ends, "identified_upper"])
@@ -267,22 +266,22 @@ class RequiredEps:
             condition = _if_alike(self.alike)
             answer = f"No eps up to {most} gives {self.n:,} {self.of} these standard errors{condition}. {self._why()}"
             answer += f"The table is for eps = {most}. "
-            return _text_with_table(answer + rests_on, self.table, self.known)
+            return _text_with_table(answer + rests_on, self.table, self.known, "a smaller eps")
         condition = _if_alike(self.alike)
         answer = f"About eps = {self.eps:.4g} for these standard errors of {self.n:,} {self.of}{condition}. "
         if not self.known:
-            rare = "Rows with narrow, off-centre numbers and rare levels"
+            rare = f"no eps up to {LARGEST_EPS:g} is likely to give finite standard errors"
             if math.isfinite(self.cautious):
-                sure = f"{rare} are likely to have finite errors from eps = {self.cautious:.4g} on."
-            else:
-                sure = f"{rare} are unlikely to have finite errors at any eps up to {LARGEST_EPS:g}."
-            answer += f"This holds for usual rows. {sure} "
+                rare = (
+                    f"eps = {self.cautious:.4g} is likely to give finite standard errors, which may exceed the target"
+                )
+            answer += f"{USUAL_ROWS} {UNINFORMATIVE_ROWS}, {rare}. "
         elif self.cautious > self.eps:
             if math.isfinite(self.cautious):
                 answer += _shares_note(f"eps = {self.eps:.4g}", f"eps = {self.cautious:.4g}", "")
             else:
                 answer += f"With no eps up to {LARGEST_EPS:g} are 95 of 100 fits expected to meet the target. "
-        return _text_with_table(answer + rests_on, self.table, self.known)
+        return _text_with_table(answer + rests_on, self.table, self.known, "a smaller eps")
 
     def _why(self) -> str:
         """Which error is beyond its target whatever the eps, if one is, and what helps."""

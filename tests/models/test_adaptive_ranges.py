@@ -92,7 +92,7 @@ def test_the_plan_shows_the_rule_before_any_row_is_read() -> None:
     assert dp.Plan.from_dict(plan.to_dict()).counts == plan.counts
     shown = " ".join(str(plan.summary()).split())
     least = rows_that_pay(1.0, "add_remove", 2)
-    assert f"With about {least:,.0f} rows or more, at most 7 % of eps buys" in shown
+    assert f"With about {least:,.0f} rows or more, a fit spends at most 7 % of eps on narrower ranges of" in shown
     table = plan.by_rows()["ranges"]
     assert (table == np.where(table.index >= least, "bought", "declared")).all()
     assert plan.at(2.0).counts.trimmable == ("x", "z")
@@ -285,8 +285,10 @@ def test_what_cannot_narrow_a_range_is_left_to_the_fit() -> None:
 def test_the_check_promises_what_a_fit_does_of_many_zeros_and_names_a_call_that_works() -> None:
     rows = many_zeros(0.9)
     (found,) = (text for text in dp.check("y ~ a + x", rows, ZEROS, 1.0, seed=1).findings if "`x`" in text)
-    stated = re.search(r"nine in ten of its values are 0, that takes an eps of about (\S+), or buy it", found)
-    called = re.search(r"before: (dp\.buy_ranges\(data, \['x'\], eps=0.1, domain={'x': \(0, 100000\)}\))\.", found)
+    stated = re.search(r"or more \((\S+) if nine in ten of its values are 0\)", found)
+    called = re.search(
+        r"before the fit, type (dp\.buy_ranges\(data, \['x'\], eps=0.1, domain={'x': \(0, 100000\)}\))\.", found
+    )
     assert stated is not None
     assert called is not None
     eps = float(stated[1])

@@ -84,7 +84,7 @@ def test_a_plan_says_what_persons_decide(family: str, unit: dict[str, int]) -> N
     table = plan.by_rows([40, 6_000])
     assert table.index.name == "persons"
     assert table["errors"].tolist() == ["none", "paid"]
-    assert "by the number of persons that is counted" in str(plan)
+    assert "by the counted number of persons" in str(plan)
     assert "depends on the number of persons" in " ".join(str(plan).split())
     errors = [plan.standard_errors(persons)["std_error"] for persons in (40, 6_000)]
     assert not np.isfinite(errors[0]).any()
