@@ -40,6 +40,7 @@ from dpstats.mechanisms.narrowing import narrowable
 from dpstats.plan import Plan
 from dpstats.plan.notes import count_findings, faults_line, weak_guarantee_note
 from dpstats.plan.row_counts import RowCounts
+from dpstats.plan.tables import capped_at, method_name
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.summary import summarize
 from dpstats.risk import ErrorSize, RequiredEps, required, sample_size
@@ -339,7 +340,7 @@ def _model_facts(fit_plan: Plan) -> dict[str, Any]:
     return {
         "formula": fit_plan.formula,
         "family": fit_plan.family.name,
-        "method": request.method,
+        "method": method_name(fit_plan),
         "penalty": None if request.penalty is None else request.penalty.name,
         "guarantee": fit_plan.guarantee.to_dict(),
         "columns": list(fit_plan.names),
@@ -388,6 +389,7 @@ def fit_facts(fit: GLMResults, *, exponentiate: bool = False) -> dict[str, Any]:
         figures = []
     facts = {
         **_model_facts(fit.plan),
+        "residual_cap": capped_at(fit.plan),
         **_range_facts(fit.plan),
         **counted,
         "coefficients": records(tidy),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -107,6 +108,13 @@ def check_rows(ledger: Ledger | Part | None, guarantee: Guarantee, data: Table |
             )
         return
     data.check_ready()
+    rules = [one.rule.removeprefix(HOLDOUT) for one in data.memberships if one.rule.startswith(HOLDOUT)]
+    columns = [json.loads(rule)["by"] for rule in rules]
+    if any(guarantee.unit in by and len(by) > 1 for by in columns):  # others may keep persons together
+        raise ArgumentError(
+            f"data is one side of a holdout of rows, and {argument('unit', guarantee.unit)} protects persons, who have "
+            f"rows on both sides: pass {argument('by', guarantee.unit)} to dp.holdout"
+        )
     if data.filtered and guarantee.adjacency == "replace_one":
         raise ArgumentError(
             f"{argument('adjacency', 'replace_one')} cannot be combined with one side of a holdout: a replaced row "

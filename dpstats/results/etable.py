@@ -46,7 +46,7 @@ MOST_ROWS = 8  # rows that a message lists
 COMMON_FACTS = ("Family", "Alpha", "Epsilon", "Delta", "Neighbours", "Certified", "Rows", "Persons")
 """Facts that every table has; others have a row where fits differ in them."""
 
-USUAL = {"Protected": {"rows"}, "Errors": {"model", "none"}}
+USUAL = {"Protected": {"rows"}, "Errors": {"model", "none"}, "Residual cap": {""}}
 """What readers take for granted where a table has no such row: with anything else it has one, also if all agree."""
 
 STARS = {"*": 0.05, "**": 0.01, "***": 0.001}  # the mark of p-values below a level
@@ -485,12 +485,10 @@ class Column:
         if not isinstance(self.fit, GLMResults) or not self.errors:
             return {}
         table, hidden = self.fit.fitstats.T.to_dict(), hidden_shares(self.fit)
-        known = {
-            words: (table[name]["value"], table[name]["std_error"])
-            for words, name in FIGURES.items()
-            if name in table and name not in hidden
-        }
-        return {words: " ".join(_with_error(*figure)) for words, figure in known.items() if np.isfinite(figure[0])}
+        for name in ("r_squared", "deviance_explained"):
+            if name in table and name not in hidden and np.isfinite(table[name]["value"]):
+                return {self._share: " ".join(_with_error(table[name]["value"], table[name]["std_error"]))}
+        return {}
 
     @cached_property
     def facts(self) -> dict[str, str]:
@@ -521,9 +519,17 @@ class Column:
             **spent,
             counted_name(self.fit).capitalize(): rows_text(self.fit),
             **dict.fromkeys(FIGURES, ""),
-            "R2" if isinstance(plan.family, Gaussian) else "Deviance expl.": self._why_no_share,
+            self._share: self._why_no_share,
             **self.figures,
         }
+
+    @property
+    def _share(self) -> str:
+        """What the share explained is called: that of capped residuals is no R2 of the responses."""
+        assert isinstance(self.fit, GLMResults)
+        if not isinstance(self.fit.plan.family, Gaussian):
+            return "Deviance expl."
+        return "R2" if capped_at(self.fit.plan) is None else "R2 (capped)"
 
     @property
     def _why_no_share(self) -> str:
@@ -552,7 +558,7 @@ class Column:
         return facts | {"Rows": about_rows(row["nobs"], row["nobs_std_error"])}
 
 
-FIGURES = {"R2": "r_squared", "Deviance expl.": "deviance_explained"}
+FIGURES = ("R2", "R2 (capped)", "Deviance expl.")
 """Figures of the fit, each with its standard error in brackets."""
 
 HIDDEN = "hidden by noise"  # in the place of a figure that was paid for

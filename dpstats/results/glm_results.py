@@ -18,7 +18,7 @@ from dpstats.mechanisms.focus import ArmSums
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.plan import Plan
 from dpstats.plan.row_counts import CHECK_SHARE
-from dpstats.plan.tables import method_name
+from dpstats.plan.tables import capped_at, in_units, method_name
 from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
 from dpstats.results.model import NeededRows, ReleasedModel
@@ -128,7 +128,9 @@ class GLMResults(ReleasedModel):
         note = _no_rows_note(self) if facts["nobs"] is pd.NA else ""
         if self.fit_sums is None and not (isinstance(self.released, ReleasedSums) and self.has_errors):
             return _noted([facts], note)
-        figures = self.fitstats
+        figures, cap = self.fitstats, capped_at(plan)
+        if cap is not None and "r_squared" in figures.index:
+            note = "\n".join(filter(None, [f"r_squared: of residuals capped at {in_units(cap)}", note]))
         for name in figures.index.intersection(["r_squared", "deviance_explained"]):
             facts |= {name: figures.loc[name, "value"], f"{name}_std_error": figures.loc[name, "std_error"]}
         if "slopes" in figures.index:

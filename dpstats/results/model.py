@@ -29,7 +29,7 @@ from dpstats.mechanisms.options import Variables
 from dpstats.mechanisms.screening import split_terms
 from dpstats.plan import Plan, penalty_weights
 from dpstats.plan.notes import kept_note
-from dpstats.plan.tables import capped_at
+from dpstats.plan.tables import capped_at, in_units
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet
 from dpstats.results.cell_warnings import warn_of_cells
@@ -426,7 +426,8 @@ class ReleasedModel(FittedModel):
     def fitstats(self) -> pd.DataFrame:
         """The fit of the whole model, a row for each figure, with its standard error and 95 % interval.
 
-        nobs, the number of rows used; r_squared of least squares, else deviance_explained; scale of least squares, the
+        nobs, the number of rows used; r_squared of least squares, of capped residuals as a note says unless
+        method="statistics", else deviance_explained; scale of least squares, the
         residual variance in the response's units, unless the loss caps residuals (`scale` is then that of capped ones);
         dispersion_used of Poisson counts, the factor in the coefficients' variances: the sum of squared residuals over
         that of the rows' weights in the information, at the coefficients as released, and at least 1. Its error is that
@@ -442,7 +443,11 @@ class ReleasedModel(FittedModel):
             If no errors were released.
         """
         table = NotedFrame(self._figures.copy())
+        notes = []
+        if "r_squared" in table.index and (cap := capped_at(self.plan)) is not None:
+            notes.append(f"r_squared: of residuals capped at {in_units(cap)}")
         if self._slopes_test is None:
+            table.attrs.update({"note": "; ".join(notes)} if notes else {})
             return table
         _, tested = self._slopes_test
         differences, slopes = self._tested_differences, self.params.index[self._fitted_columns][self.plan.constants :]
@@ -451,7 +456,8 @@ class ReleasedModel(FittedModel):
         named += [f"differences of levels of {term}" for term in differences]
         if len(tested) < len(slopes):
             left_out = "others" if differences else joined([name for name in slopes if name not in tested])
-            table.attrs["note"] = f"slopes: joint test of {joined(named)}, without {left_out} (too noisy for it)"
+            notes.append(f"slopes: joint test of {joined(named)}, without {left_out} (too noisy for it)")
+        table.attrs.update({"note": "; ".join(notes)} if notes else {})
         return table
 
     @cached_property

@@ -357,3 +357,29 @@ def test_sides_without_a_ledger_know_what_they_are(ledger: dp.Ledger, lazy: bool
     with pytest.raises(ArgumentError, match="no row would be left"):
         dp.ols("y ~ x", again.test, 0.5, domain=DOMAIN, ledger=paid.test_ledger)
     dp.ols("y ~ x", again.test, 0.5, domain=DOMAIN, ledger=paid.train_ledger)
+
+
+def test_a_side_that_divides_persons_is_not_taken_for_them(tmp_path: Path) -> None:
+    """By default the cells of a row decide its side, so that most persons have rows on both; nothing is charged."""
+    rows = frame().assign(id=np.arange(2000) // 4)
+    ledger = dp.Ledger(tmp_path / "rows.ledger", dataset="rows", eps=9.0, unit="id")
+    divided = dp.holdout(rows, 0.3)
+    for by in ("id", ["id", "x"]):
+        split = dp.holdout(rows, 0.3, by=by)
+        if by == "id":
+            fit = dp.ols("y ~ x", split.train, 1.0, domain=DOMAIN, unit="id", inference=None)
+            dp.evaluate(fit, split.test, 1.0, metrics=["mae"])
+        else:
+            with pytest.raises(ArgumentError, match=r"rows on both sides: pass by='id' to dp\.holdout"):
+                dp.ols("y ~ x", split.train, 1.0, domain=DOMAIN, unit="id")
+    for call in (
+        lambda: dp.ols("y ~ x", divided.train, 1.0, domain=DOMAIN, unit="id", ledger=ledger),
+        lambda: dp.evaluate(fit, divided.test, 1.0, ledger=ledger),
+        lambda: dp.check("y ~ x", divided.test, DOMAIN, 1.0, unit="id", ledger=ledger),
+    ):
+        with pytest.raises(ArgumentError, match="rows on both sides"):
+            call()
+    assert ledger.entries().empty
+    own = dp.holdout(rows, 0.3, ledger=ledger)  # by the persons of the ledger
+    assert own.by == ("id",)
+    dp.ols("y ~ x", rows, 1.0, domain=DOMAIN, unit="id", ledger=own.train_ledger, inference=None)

@@ -345,6 +345,24 @@ def test_no_row_of_latex_begins_with_an_argument(fits: dict[str, dp.GLMResults])
         assert line.strip().startswith(f"{{{new[0]}}}")
 
 
+def test_a_share_of_capped_residuals_is_no_r2() -> None:
+    """Two thirds of the variance are in few large residuals, which the cap moves."""
+    rng = np.random.default_rng(1)
+    x = rng.uniform(0, 10, 20_000)
+    rows = {"x": x, "y": np.clip(x + rng.standard_t(2.2, 20_000), -40, 60)}
+    call = {"domain": {"x": (0, 10), "y": (-40, 60)}, "inference": True}
+    capped, exact = dp.ols("y ~ x", rows, 2.0, **call), dp.ols("y ~ x", rows, 2.0, method="statistics", **call)
+    lines = {line[:16].strip(): line[16:].split() for line in str(dp.etable([capped, exact])).splitlines()}
+    shown, true = float(lines["R2 (capped)"][0]), float(lines["R2"][0])
+    assert shown > true + 0.05
+    assert len(lines["Residual cap"]) == 1
+    assert "Residual cap" in str(dp.etable([capped])), "also where there is no other fit to differ from"
+    assert "Residual cap" not in str(dp.etable([exact]))
+    for table in (capped.fitstats, capped.glance()):
+        assert table.attrs["note"].startswith("r_squared: of residuals capped at ")
+    assert "capped" not in exact.fitstats.attrs.get("note", "")
+
+
 def test_a_missing_share_has_its_reason(fits: dict[str, dp.GLMResults]) -> None:
     lines = str(dp.etable([fits["paid"], fits["plain"]])).splitlines()
     (line,) = (line for line in lines if line.startswith("R2"))
