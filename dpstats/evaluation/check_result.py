@@ -670,4 +670,6 @@ class Check(Released):
 
 
 def _two_digits(eps: float) -> str:
-    return f"{float(f'{eps:.2g}'):g}"
+    """Rounded up: what holds from `eps` on holds there."""
+    digit = 10.0 ** (math.floor(math.log10(eps)) - 1)
+    return f"{math.ceil(eps / digit - 1e-9) * digit:.2g}"

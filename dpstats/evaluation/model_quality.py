@@ -229,7 +229,8 @@ def evaluate(
         dropped = [f"{note}." for note in dict.fromkeys(note for one in designs for note in _dropped_notes(one))]
         per_unit = [] if inherited is None else [PER_UNIT.format(unit=inherited)]
         weighted = bool(weights_note(blocks))
-        lost = left_out_note(evaluation, design, weighted=weighted)
+        lost = left_out_note(evaluation, design, dropped, weighted=weighted)
+        dropped = [] if lost else dropped  # which it has
         about_fit = (*noisy_share_note(evaluation, fit), *shrunken_note(evaluation, fit))
         return replace(evaluation, notes=(*verdict, *unsure, *lost, *about_fit, *evaluation.notes, *dropped, *per_unit))
 
@@ -398,8 +399,8 @@ def describe(
     )
 
 
-def left_out_note(evaluation: Evaluation, design: PublicDesign, *, weighted: bool) -> list[str]:
-    """How many rows, or persons, were left out, where noise hardly explains the number."""
+def left_out_note(evaluation: Evaluation, design: PublicDesign, dropped: Sequence[str], *, weighted: bool) -> list[str]:
+    """How many rows, or persons, were left out, where noise hardly explains the number; with what ranges drop."""
     number, error = evaluation.rows_left_out, evaluation.rows_left_out_se
     assert number is not None
     assert error is not None
@@ -409,10 +410,13 @@ def left_out_note(evaluation: Evaluation, design: PublicDesign, *, weighted: boo
     what = "rows" if unit is None else "persons"
     of = "" if weighted else f"of {evaluation.rows + number:,.0f} "  # what is left out has no weight to add
     why = "with a missing cell or an undeclared level"
-    if _dropped_notes(design):
-        why = "with a missing cell, an undeclared level or a value outside its range"
+    if dropped:
+        why = "with a missing cell, an undeclared level or a value outside a range"
     why = why if unit is None else "who have no complete row"
-    finds = f": {phrase('dp.check', shell='check')} finds the columns."
+    check = phrase("dp.check", shell="check")
+    finds = f": {check} finds the columns."
+    if dropped:  # of ranges that a fit bought a check knows nothing
+        finds = f". {' '.join(dropped)} If this does not explain the number, {check} finds the columns."
     if not isinstance(design, DesignSpec):
         why, finds = "with a number that is missing or infinite", "."
     return [f"{LEFT_OUT} {number:,.0f} (s.d. {rows_error(error)}) {of}{what}, {why}{finds}"]

@@ -299,7 +299,7 @@ class ReleasedModel(FittedModel):
         counted = self._counted_records
         if self.forecast_rows is None or counted is None:
             return None
-        halves = 1 if self._counted is None or self.plan.request.options.split is None else 2  # the fit has one
+        halves = 1 if self._counted is None or self.plan.request.options.split is None else 2  # it counts one
         with quiet():
             return self.forecast_rows(halves * counted[0])
 
@@ -411,12 +411,15 @@ class ReleasedModel(FittedModel):
 
     @cached_property
     def _counted(self) -> Figure | None:
-        """The number of rows used, of all that was released of it what has the least noise; None if nothing was."""
+        """The number of rows used by the last fit, of all that was released of it what has the least noise, or None."""
         figures, counts = [], self.plan.counts
         if self._fit_statistics is not None:
             figures.append(self._fit_statistics.rows())
         if counts is not None and counts.released_rows is not None and self.plan.counts_rows_used:
-            figures.append(row_figure(*counts.released_rows, LAPLACE))
+            count, deviation = counts.released_rows
+            if self.plan.request.options.split is not None:  # a row is in its half with a chance of one half
+                count, deviation = count / 2, math.hypot(deviation, math.sqrt(count)) / 2
+            figures.append(row_figure(count, deviation, LAPLACE))
         if isinstance(self.released, ReleasedSums) and self.guarantee.unit is None:
             with quiet():
                 figures.append(counted_rows(self.plan, self.released, self.nobs))

@@ -169,7 +169,7 @@ def sums_inference(
 
 
 def beyond_cap(plan: Plan, released: Information | ReleasedSums | None, rows: tuple[float, float]) -> Estimate | None:
-    """The share of rows with a residual beyond the cap, of about so many with a standard deviation; None if not known.
+    """The share of the fit's rows with a residual beyond the cap, of about so many with a standard deviation, or None.
 
     Residuals about a first fit were counted. Else rows within weigh 1 in the information and the others nothing: the
     intercept's entry counts them.
@@ -177,8 +177,6 @@ def beyond_cap(plan: Plan, released: Information | ReleasedSums | None, rows: tu
     if plan.residuals is not None and plan.residuals.beyond is not None:
         return Estimate(*plan.residuals.beyond)
     stage, (count, count_sd) = plan.stages[-1].plan, rows
-    if plan.request.options.split is not None:  # the last fit has about half of them
-        count, count_sd = count / 2, math.hypot(count_sd, math.sqrt(max(count, 0.0))) / 2
     known = constant_column(plan.design)
     if not isinstance(released, Information) or stage.information is None or known is None or count <= 0:
         return None

@@ -141,7 +141,7 @@ def summarize(
     observations = rows_text(results).replace("about ", "")
     if len(observations) > HALF_LINE:
         # The table of purchases says that ranges come after the count.
-        observations = observations.removesuffix(BEFORE_RANGES).replace(" (s.d. ", " +- ").rstrip(")")
+        observations = observations.removesuffix(BEFORE_RANGES).replace(" (s.d. ", " +- ").replace(")", "")
     text = chosen_text(results) if results.selects else None
     title = None if text is None else text[0].upper() + text[1:]
     tables = [header_table(plan, observations, fit_facts(results)), coefficient_table(results, full=True, title=title)]
@@ -265,15 +265,16 @@ BEFORE_RANGES = " before ranges were bought"
 
 
 def rows_text(results: ReleasedModel) -> str:
-    """The number of rows: public, counted with noise, or private."""
+    """The number of rows: public, counted with noise, or private; of a split, of which the coefficients have half."""
+    halves = "" if results.plan.request.options.split is None else " in both halves"
     if results.nobs is not None:
-        return str(results.nobs)
+        return f"{results.nobs}{halves}"
     counted, counts = results._counted, results.plan.counts
-    if counted is not None:
+    if counted is not None:  # of the rows of the last fit
         return about_rows(counted.value, counted.se)
     if counts is None or counts.rows is None:
         return "private"
-    return counts.shown + BEFORE_RANGES * (not counts.persons and not results.plan.counts_rows_used)
+    return counts.shown + (BEFORE_RANGES if not counts.persons and not results.plan.counts_rows_used else halves)
 
 
 KEPT = "Ranges kept as declared"
@@ -619,7 +620,8 @@ def finds_fewer(results: ReleasedModel) -> bool:
     plan, rows = results.plan, results._counted
     if plan.screening is not None or plan.request.options.refit_share == 0:
         return False
-    known = results.nobs if rows is None else rows.value
+    halves = 1 if plan.request.options.split is None else 2
+    known = results.nobs if rows is None else halves * rows.value
     low, high = SCREENING_FINDS_MORE
     slopes = len(set(plan.names) - {"Intercept"})
     automatic = automatic_alpha(plan.request.penalty, plan.request.options) and fills_ranges(plan)

@@ -245,6 +245,24 @@ def test_rows_of_a_condition_alone_count() -> None:
     assert vector(fit, data)[-1] == sums_of(fit).left_out * int(lost.sum())
 
 
+def test_rows_outside_a_bought_range_are_named_by_it() -> None:
+    """A check with the declared Domain finds nothing of them, whichever of two models bought the range."""
+    random = np.random.default_rng(1)
+    data = pd.DataFrame({"x": random.normal(27, 5, 20_000), "z": random.uniform(0, 1, 20_000)})
+    data["y"] = data["x"] / 10 + random.normal(0, 1, 20_000)
+    domain = {"x": (0, 500), "z": (0, 1), "y": (-10, 20)}
+    narrow = dp.ols("y ~ x", data, 4.0, domain=domain, ranges="bought", seed=1)
+    low, high = narrow.plan.design.domain["x"].interval
+    assert high < 100
+    other = dp.ols("y ~ x + z", data, 4.0, domain=domain, ranges="declared", seed=1)
+    shifted = data.assign(x=data["x"].where(data.index > 500, 200.0))
+    for found in (dp.evaluate(narrow, shifted, 2.0), dp.evaluate(other, shifted, 2.0, against=narrow)):
+        (note,) = (one for one in found.notes if one.startswith("Left out: "))
+        assert f"a value outside a range. Rows with x outside ({low:g}, {high:g}) are left out" in note
+        assert note.endswith("If this does not explain the number, dp.check finds the columns.")
+        assert sum("are left out" in one for one in found.notes) == 1
+
+
 def test_of_arrays() -> None:
     data = frame(3000, 6, lost=0.2)
     sound = data.dropna(subset=["x", "y"])

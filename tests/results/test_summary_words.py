@@ -173,7 +173,7 @@ def test_an_automatic_alpha_is_not_said_to_be_zero() -> None:
     for fit, size in zip(fits, ("auto", "5"), strict=True):
         assert f"penalty: lasso, alpha {size};" in words(fit)
         assert f"lasso, alpha {size}" in dp.etable(fits).to_markdown()
-    assert "range of x0, x1, x2, x3, x4, x5, x6, x7, 4 more" in " ".join(
+    assert "ranges of x0, x1, x2, x3, x4, x5, x6, x7, 4 more" in " ".join(
         str(dp.plan(formula, domain, 1.0).summary()).split()
     )
     with pytest.raises(AttributeError, match=r"tidy\(\)\.to_csv\(path\)"):

@@ -1,0 +1,35 @@
+"""A fit to the half of the rows that did not choose its columns counts that half."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import dpstats as dp
+
+NAMES = [f"x{place}" for place in range(12)]
+FORMULA, ROWS = f"y ~ {' + '.join(NAMES)}", 8_000
+
+
+def rows(binary: bool) -> pd.DataFrame:
+    random = np.random.default_rng(1)
+    data = pd.DataFrame(random.uniform(-1, 1, (ROWS, len(NAMES))), columns=NAMES)
+    response = data["x1"] - data["x3"] + random.normal(0, 1, ROWS)
+    return data.assign(y=(response > 0).astype(int) if binary else response.clip(-5, 5))
+
+
+@pytest.mark.parametrize("binary", [False, True])
+def test_rows_are_those_of_the_half_that_is_fitted(binary: bool) -> None:
+    """Within 5 standard deviations of half the rows: a false alarm in a million, and the seed is fixed."""
+    domain = {**dict.fromkeys(NAMES, (-1, 1)), "y": (0, 1) if binary else (-5, 5)}
+    call = {"domain": domain, "family": "binomial" if binary else "gaussian", "screen": 2, "inference": True}
+    fit = dp.glm(FORMULA, rows(binary), 4.0, split="rows", seed=1, **call)
+    counted = fit.glance().iloc[0]
+    assert abs(counted["nobs"] - ROWS / 2) < 5 * counted["nobs_std_error"]
+    assert counted["nobs_std_error"] >= np.sqrt(ROWS) / 2, "which half a row is in, is drawn"
+    assert f"rows: about {counted['nobs']:,}" in " ".join(str(fit.summary()).split())
+    assert fit.needed_rows is not None
+    assert fit.needed_rows.rows == pytest.approx(ROWS, rel=0.1), "a plan is for both halves"
+    public = dp.glm(FORMULA, rows(binary), 4.0, split="rows", seed=1, adjacency="replace_one", **call)
+    assert f"rows: {ROWS} in both halves" in " ".join(str(public.summary()).split())
