@@ -42,7 +42,7 @@ class Evaluation(Released):
         One row per metric: estimate; std_err, for noise and sampling together; noise_se, known from the law of the
         noise; sampling_se, by the delta method; low and high, a 95 % interval within the possible range, wider by the
         likely error of classes that are coarse, and on one side by large residuals that the noise may hide; cells, a
-        bound on the error of the estimate from the linear interpolation within cells (0 for auc, whose interval has it).
+        bound on the error of the estimate from the linear interpolation within cells (0 for auc: its interval has it).
     calibration : DataFrame or None
         Predicted and observed frequency by bins of neighbouring cells.
     roc : DataFrame or None
