@@ -279,6 +279,8 @@ class RunningStream(DurableTicks):
         self.plan = self.plan.on_noise_of(stored_plan(facts["sums"].encode()))
         digests = self.plan.digests()
         if changed := [name for name, digest in digests.items() if facts["plan"].get(name) != digest]:
+            # The columns and the model follow the formula.
+            changed = ["formula"] if "formula" in changed else changed
             raise StreamError(
                 f"state: it belongs to a stream with another {'; another '.join(changed)}. Open it with the "
                 "arguments it was started with, or start a new stream with another state"

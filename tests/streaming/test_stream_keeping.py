@@ -494,6 +494,17 @@ def test_a_state_whose_noise_is_not_that_of_its_buffers_is_refused(folder: Path,
         opened(folder, ledger=None)
 
 
+def test_a_state_of_another_formula_is_refused_for_that_alone(folder: Path) -> None:
+    domain = {"x": (0, 1), "g": ["a", "b"], "y": (0, 1)}
+    call: dict[str, Any] = {"horizon": 4, "state": folder / "other"}
+    stream = dp.streaming.Regression("y ~ x + g", domain, 1.0, 1e-6, **call)
+    stream.update({"x": [0.5, 0.2], "g": ["a", "b"], "y": [0.5, 0.1]})
+    with pytest.raises(StreamError, match=r"a stream with another formula\. Open it"):
+        dp.streaming.Regression("y ~ x", domain, 1.0, 1e-6, **call)
+    with pytest.raises(StreamError, match=r"with another eps, delta or adjacency\. |another .*eps, delta"):
+        dp.streaming.Regression("y ~ x + g", domain, 0.5, 1e-6, **call)
+
+
 OTHER_PROCESSOR = {
     "OPENBLAS_CORETYPE": "Prescott",
     "NPY_DISABLE_CPU_FEATURES": "AVX2 FMA3 AVX512F AVX512_SKX",
