@@ -26,6 +26,12 @@ def phrase(python: str, *, shell: str) -> str:
     return shell if in_shell() else python
 
 
+def purchase(columns: Sequence[str], eps: str, domain: str, adjacency: str) -> str:
+    """The call that buys narrower ranges of columns, for the adjacency that eps is for."""
+    other = "" if adjacency == "add_remove" else f", {argument('adjacency', adjacency)}"
+    return f"dp.buy_ranges(data, {list(columns)}, eps={eps}, domain={domain}{other})"
+
+
 def joined(parts: Sequence[str], last: str = "and") -> str:
     """The parts in a list, with a word before the last one."""
     return f" {last} ".join(filter(None, [", ".join(parts[:-1]), *parts[-1:]]))

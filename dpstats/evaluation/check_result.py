@@ -21,7 +21,7 @@ from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.trimming import BOUGHT_EPS, NARROWEST, eps_despite_zeros, rows_that_pay
 from dpstats.results.stored import Released, marked_title, privacy_level
 from dpstats.summaries import WIDTH, Summary, full_width
-from dpstats.wording import argument, joined, phrase, sentence
+from dpstats.wording import argument, joined, phrase, purchase, sentence
 
 USUAL_EPS = 1.0  # where a fit of so much narrows ranges by itself, no more is advised
 
@@ -499,7 +499,7 @@ class Check(Released):
         drops = any(fault.declared.endswith(DROPS) for fault in self.faults if fault.column == column)
         pair = f"{ends[0]:.15g}, {ends[-1]:.15g}"  # to be typed
         declared = f'dp.Range({pair}, outside="drop")' if drops else f"({pair})"
-        call = f"dp.buy_ranges(data, [{column!r}], eps={_two_digits(bought)}, domain={{{column!r}: {declared}}})"
+        call = purchase([column], _two_digits(bought), f"{{{column!r}: {declared}}}", self.guarantee.adjacency)
         by_itself = (
             f"with an eps of about {_two_digits(eps)} or more{zeros} a fit of so many rows usually narrows it by itself"
             + phrase(f". To narrow it before the fit, type {call}", shell="")

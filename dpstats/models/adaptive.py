@@ -140,25 +140,35 @@ def with_chosen_ranges(plan: Plan) -> Plan:
     return plan
 
 
-def most_of_intervals(request: Request) -> float:
-    """What a row may cost in all for intervals that a count of the rows decides to buy, once rows at zero are known."""
-    return min(MOST_SHARE, request.options.range_share) * request.row_eps
+def most_of_intervals(plan: Plan, share: float) -> float:
+    """What a row may cost in all for intervals, once rows at zero are known, if the call allows such a `share`.
+
+    That is as planned, or more where a count of the rows decides to buy them and the rest still pays for a fit.
+    """
+    request, planned = with_settled_law(plan), range_eps(plan.request, plan.bought)
+    if not plan.bought or plan.counts is None or not plan.counts.trimmable:
+        return planned
+    most = min(MOST_SHARE, share) * request.row_eps
+    with contextlib.suppress(DPStatsError):  # as public as what is planned
+        rescaled(plan, with_spent(request, planned, most))
+        return most
+    return planned
 
 
 def with_spent(request: Request, planned: float, spent: float) -> Request:
     """The request whose intervals cost what was spent for them."""
     if spent == planned:
         return request
-    share = math.ceil(1e6 * spent / request.row_eps) / 1e6  # rounding leaves the fit no more than the rest
+    share = math.nextafter(spent / request.row_eps, 1.0)  # rounding leaves the fit no more than the rest
     return replace(request, options=replace(request.options, range_share=share))
 
 
 def with_likely_intervals(
-    plan: Plan, known: KnownColumns, rows: float, share: float = LIKELY, most: float = 0.0
+    plan: Plan, known: KnownColumns, rows: float, share: float = LIKELY, most: float | None = None
 ) -> Plan:
     """The plan once it has bought intervals than which a share of those of such rows are no wider.
 
-    All together cost `most` at most, where that is more than is planned.
+    All together cost `most` at most, or what is planned.
     """
     request, design = with_settled_law(plan), plan.design
     assert isinstance(design, DesignSpec)
@@ -173,7 +183,8 @@ def with_likely_intervals(
     eps, columns = range_eps(request, plan.bought), len(declared)
     part = eps / len(plan.bought)
     others = part * (len(plan.bought) - columns)
-    how: dict[str, Any] = {"eps": columns * part, "most": max(most, eps) - others, "adjacency": request.adjacency}
+    most = eps if most is None else most
+    how: dict[str, Any] = {"eps": columns * part, "most": most - others, "adjacency": request.adjacency}
     choices, spent = priced_choices(lambda place, _: rows * parts[place], columns, **how)
     same = spent == columns * part
     ranges: dict[str, Range] = {}
@@ -348,9 +359,10 @@ def carried_out(
         plan = before_residuals(plan)
         plan = plan if known is None else with_likely_intervals(plan, known, rows, share)
         return with_public_residuals(plan)
-    most = most_of_intervals(plan.request) if counts is not None and counts.trimmable else 0.0
+    allowed = plan.request.options.range_share
     plan = plan if counts is None else with_chosen_ranges(with_intervals(plan, counts.trimmable, rows))
-    plan = plan if known is None else with_likely_intervals(plan, known, rows, share, most)
+    if known is not None:
+        plan = with_likely_intervals(plan, known, rows, share, most_of_intervals(plan, allowed))
     plan = plan if counts is None else affordable(plan, rows)
     request, chosen = with_settled_law(plan), plan
     follows = counts is not None and interval_follows(request)

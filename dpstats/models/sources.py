@@ -369,10 +369,9 @@ class FormulaSource:
         """Buy what the Domain and the options leave open and plan with it. Reads rows: charge first."""
         design, counts, advised = plan.design, plan.counts, plan.advice
         rows = plan.request.options.n if counts is None else counts.rows
-        plan, most = before_residuals(plan), 0.0
+        plan, share = before_residuals(plan), plan.request.options.range_share
         if counts is not None and counts.trimmable:
             assert counts.rows is not None
-            most = most_of_intervals(plan.request)
             plan = with_intervals(plan, counts.trimmable, counts.rows)
         plan = with_chosen_ranges(affordable(plan, rows))
         adapts = counts is not None and counts.settles_errors
@@ -393,7 +392,9 @@ class FormulaSource:
 
         if plan.bought:
             planned = range_eps(request, plan.bought)
-            ranges, spent = bought_ranges(plan, data, random, max(most, planned))
+            # What may be spent is settled before the rows are read: a fit must be left to every price.
+            most = most_of_intervals(replace(plan, request=request), share)
+            ranges, spent = bought_ranges(plan, data, random, most)
             request = with_spent(request, planned, spent)
             plan = serve(ranges, with_ranges, self.domain)
         elif counted is not None:

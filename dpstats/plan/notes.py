@@ -306,14 +306,21 @@ def trimmed_note(plan: PlanFacts) -> list[str]:
     if not plan.trimmed:
         return []
     eps, number = range_eps(plan.request, plan.bought), len(plan.trimmed)
+    narrowed = narrowed_columns(plan) if plan.completed else plan.trimmed
+    names = [name for name in plan.trimmed if name in narrowed]
+    if not names:
+        return [
+            f"{_price(plan, eps)} is spent on narrower ranges of {_listed(plan.trimmed)}. The declared ranges stay, as "
+            "where values fill them, rows are few or nearly all values are 0."
+        ]
     needed = ""
-    if not (counts is not None and counts.trimmable) and plan.request.options.n is None:
+    if not (plan.completed or (counts is not None and counts.trimmable)) and plan.request.options.n is None:
         # Where the number of rows decides the price, fits of fewer rows pay more and need fewer.
         least = rows_to_narrow(eps / len(plan.bought), plan.request.adjacency, number)
         needed = f" With fewer than about {least:,.0f} rows the declared range stays."
     until = "" if plan.completed else " This plan uses the declared ranges; the fit will have less noise than shown."
     return [
-        f"{_price(plan, eps)} buys a narrower range of {_listed(plan.trimmed)}, which holds nearly all rows. Rows "
+        f"{_price(plan, eps)} buys a narrower range of {_listed(names)}, which holds nearly all rows. Rows "
         f"outside it are left out.{needed}{until}"
     ]
 

@@ -477,10 +477,6 @@ def _check_bought(
         raise ArgumentError(f"{argument('retrieval', 'return')} needs every range in the domain; {fix}")
     if request.options.replicates and trimmed:
         raise ArgumentError(f"{argument('ranges', 'bought')} is not part of the replicated paper; leave it out")
-    if unknown:
-        # Of few rows an interval within a declared range is that range: any share will do.
-        share = range_eps(request, bought) / len(bought)
-        check_range_eps(share, unknown, request.adjacency, request.options.rows_at_least)
     if design.response_name in bought and family.response == "count" and request.options.curvature is not None:
         # The curvature that suffices follows the greatest count: too little of it must not come out after the charge.
         raise ArgumentError(f"curvature needs the range of the counts in the domain; declare {design.response_name}")
@@ -529,6 +525,11 @@ def replan(plan: Plan, eps: float) -> Plan:
     eps, _ = check_budget(eps)
     original = plan.request if plan.call is None else plan.call.request
     request = replace(plan.request, eps=eps, options=replace(plan.request.options, noise=original.options.noise))
+    unknown = [name for name in plan.bought if name not in plan.trimmed]
+    if unknown and not plan.completed:
+        # Of few rows an interval within a declared range is that range: any share will do.
+        share = range_eps(request, plan.bought) / len(plan.bought)
+        check_range_eps(share, unknown, request.adjacency, request.options.rows_at_least)
     response = plan.response
     if response is not None and (priced := response_purchase(request, plan.design)) is not None:
         response = replace(response, eps=priced.eps)

@@ -32,7 +32,7 @@ from dpstats.results.standard_errors import (
     rare_references,
     sums_noise,
 )
-from dpstats.wording import argument, joined, phrase, sentence
+from dpstats.wording import argument, joined, phrase, purchase, sentence
 
 MOST_NAMES = 8  # coefficients that a note lists; more are counted
 
@@ -324,7 +324,8 @@ def _purchase(results: ReleasedModel, columns: Iterable[str]) -> str:
     if not 0 < eps <= plan.request.eps:
         return ""
     bought = "a narrower range" if len(names) == 1 else "narrower ranges"
-    return phrase(f"Or buy {bought} before: dp.buy_ranges(data, {names}, eps={eps:g}, domain=domain). ", shell="")
+    call = purchase(names, f"{eps:g}", "domain", plan.request.adjacency)
+    return phrase(f"Or buy {bought} before: {call}. ", shell="")
 
 
 def fills_interval(results: ReleasedModel, term: str) -> bool:

@@ -267,7 +267,7 @@ def test_a_range_is_narrowed_though_nine_in_ten_values_are_zero(options: dict[st
         fit = dp.ols("y ~ a + x", rows, 1.0, domain=ZEROS, seed=seed, **options)
         assert 12_000 <= fit.plan.design.domain["x"].interval[1] <= 25_000
         assert np.isfinite(fit.bse).all()
-        assert fit.plan.budget.loc["ranges", "eps"] <= (0.1 if options else 0.07) + 1e-6
+        assert fit.plan.budget.loc["ranges", "eps"] <= (0.1 if options else 0.07) + 1e-12
         assert fit.plan.budget.loc["total", "eps"] <= 1 + 1e-12
         assert any("outside the bought range of x" in note for note in fit.notes)
 
@@ -282,6 +282,40 @@ def test_what_cannot_narrow_a_range_is_left_to_the_fit() -> None:
     assert np.quantile(spent, 0.8) < 0.01
 
 
+@pytest.mark.parametrize(
+    ("eps", "rows", "share", "options"),
+    [(0.5, 30_000, 0.95, {}), (0.5, 10_000, 0.8, {}), (1.0, 30_000, 0.95, {"adjacency": "replace_one"})],
+)
+def test_a_range_is_bought_beside_a_column_of_many_zeros(
+    eps: float, rows: int, share: float, options: dict[str, Any]
+) -> None:
+    """What the zeros leave unspent goes to the fit, and no range of another column is refused for it by then."""
+    data, domain = many_zeros(share, rows), {"y": (-20, 20), "x": (0, 100_000)}
+    for seed in range(3):
+        fit = dp.ols("y ~ a + x", data, eps, domain=domain, ranges="bought", seed=seed, **options)
+        assert fit.plan.bought == ("a", "x")
+        assert fit.plan.budget.loc["ranges", "eps"] < 0.1 * eps
+        assert fit.plan.budget.loc["total", "eps"] == pytest.approx(eps)
+
+
+@pytest.mark.parametrize("options", [{"curvature": 0.178}, {"check_share": 0.92}])
+def test_a_price_rises_only_where_the_rest_pays_for_a_fit(options: dict[str, Any]) -> None:
+    """At the planned price, .01, the plan is possible, and at .07 it is not."""
+    rows = many_zeros(0.98, 300_000).assign(b=lambda data: (data["y"] > 1.5).astype(int))
+    for seed in range(2):
+        fit = dp.logit("b ~ a + x", rows, 1.0, domain=ZEROS.with_(b=bool), seed=seed, **options)
+        assert fit.plan.bought == ("x",)
+        assert fit.plan.budget.loc["ranges", "eps"] <= 0.01 + 1e-12
+
+
+def test_a_fit_whose_purchase_stops_at_the_count_says_that_the_ranges_stay() -> None:
+    fit = dp.ols("y ~ x", many_zeros(0.999), 1.0, domain=ZEROS, ranges="bought", seed=1)
+    assert fit.plan.budget.loc["ranges", "eps"] == pytest.approx(0.01, abs=1e-12)
+    text = " ".join(str(fit.summary(full=True)).split())
+    assert "eps 0.01 is spent on narrower ranges of x. The declared ranges stay, as where values fill them" in text
+    assert "buys a narrower range" not in text
+
+
 def test_the_check_promises_what_a_fit_does_of_many_zeros_and_names_a_call_that_works() -> None:
     rows = many_zeros(0.9)
     (found,) = (text for text in dp.check("y ~ a + x", rows, ZEROS, 1.0, seed=1).findings if "`x`" in text)
@@ -289,6 +323,12 @@ def test_the_check_promises_what_a_fit_does_of_many_zeros_and_names_a_call_that_
     called = re.search(
         r"before the fit, type (dp\.buy_ranges\(data, \['x'\], eps=0.1, domain={'x': \(0, 100000\)}\))\.", found
     )
+    (other,) = (
+        text
+        for text in dp.check("y ~ a + x", rows, ZEROS, 1.0, seed=1, adjacency="replace_one").findings
+        if "`x`" in text
+    )
+    assert other.count(", adjacency='replace_one')") == other.count("dp.buy_ranges(") > 0
     assert stated is not None
     assert called is not None
     eps = float(stated[1])
