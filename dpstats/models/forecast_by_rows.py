@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 
@@ -42,6 +43,7 @@ from dpstats.models.expectations import (
     with_likely_mean,
 )
 from dpstats.models.forecast import (
+    HALF,
     LIKELY_CAP,
     Forecast,
     forecast,
@@ -62,7 +64,13 @@ from dpstats.wording import argument, phrase
 Vector = NDArray[np.float64]
 
 SMALL_COUNT = 2.0
-"""A forecast takes the count of the rows for so many of its standard deviations less: 97 of 100 are larger."""
+"""A forecast takes the count of the rows for so many of its standard deviations less: 97 of 100 are larger.
+
+Where a count that is larger by as many pays otherwise for errors, the noise decides, and all outcomes are forecast.
+"""
+
+HALVINGS = 5
+"""Of counts on either side, for the least one that pays otherwise for errors: shares of fits are then known to .04."""
 
 
 BADLY_BOUGHT = 1 / 20
@@ -114,8 +122,11 @@ class AdaptiveForecast(Forecast):
     assumptions: Assumptions
     simulated: Simulated
     likely_share: float = LIKELY
-    # By rows: as `draws`, the same of fits that are cautious.
-    plans: dict[float, tuple[Plan, Forecast | None]] = field(default_factory=dict, repr=False)
+    # By `likely_share` and count: plans, and those with a forecast of their errors, None if they have none.
+    plans: dict[tuple[float, float], Plan] = field(default_factory=dict, repr=False)
+    forecasts: dict[tuple[float, float], tuple[Plan, Forecast | None]] = field(default_factory=dict, repr=False)
+    # By `likely_share` and rows: shares of fits, and the counts that stand for theirs.
+    outcomes: dict[tuple[float, float], list[tuple[float, float]]] = field(default_factory=dict, repr=False)
 
     @cached_property
     def _known_columns(self) -> KnownColumns | None:
@@ -130,7 +141,7 @@ class AdaptiveForecast(Forecast):
         return forecast_by_rows(plan, *self.assumptions, simulated=self.simulated)
 
     def cautious(self) -> Forecast:
-        return replace(self, unlucky=True) if self.known else replace(self, likely_share=SURE, plans={})
+        return replace(self, unlucky=True) if self.known else replace(self, likely_share=SURE)
 
     @cached_property
     def _badly_bought(self) -> AdaptiveForecast:
@@ -138,7 +149,7 @@ class AdaptiveForecast(Forecast):
 
         If the noise had to be unlucky as well as the purchase, an unlucky fit would be one in hundreds.
         """
-        return replace(self, likely_share=SURE, unlucky=False, plans={})
+        return replace(self, likely_share=SURE, unlucky=False)
 
     def errors(self, n: int) -> pd.DataFrame:
         """As of any forecast; of described rows the lower end is that of purchases which go well."""
@@ -146,7 +157,7 @@ class AdaptiveForecast(Forecast):
         counts = plan.response is not None and plan.family.response == "count"
         if not self.known or not (plan.trimmed or plan.residuals is not None or counts):
             return table
-        errors, well = table["std_error"], replace(self, likely_share=MIDDLE, plans={})
+        errors, well = table["std_error"], replace(self, likely_share=MIDDLE)
         if well.bought_at(n) != self.bought_at(n):
             # Where there are errors after worse purchases no draws need tell that there are some.
             sure = np.isfinite(errors).all()
@@ -184,32 +195,81 @@ class AdaptiveForecast(Forecast):
         return errors
 
     def likely(self, name: str, n: int, *, rough: bool = False) -> tuple[Vector, Vector]:
-        errors, chance = super().likely(name, n, rough=rough)
+        error_forecast = self._settled(n)[1]
+        if len(self._counts(n)) == 1 or self.unlucky or error_forecast is None:
+            errors, chance = super().likely(name, n, rough=rough)
+        else:  # those of a fit that counts its rows right; the chance is of all
+            errors, chance = error_forecast.likely(name, n, rough=rough)[0], self.chances(name, n, rough=rough)
+            errors = np.where(chance < HALF, np.inf, errors)
         if self.unlucky and self._badly_bought.bought_at(n) != self.bought_at(n):
             worse, rare = self._badly_bought.likely(name, n, rough=rough)
             errors, chance = np.maximum(errors, worse), (1 - BADLY_BOUGHT) * chance + BADLY_BOUGHT * rare
         return errors, chance
 
     def drawn_errors(self, name: str, n: int, draws: int) -> Iterator[Vector]:
-        error_forecast = self._settled(n)[1]
-        return iter([self.expected(name, n)]) if error_forecast is None else error_forecast.drawn_errors(name, n, draws)
+        left = draws
+        for share, rows in self._counts(n):
+            error_forecast = self._forecast_at(rows)[1]
+            made = min(math.ceil(share * draws - 1e-9), left)  # rounded up for the smallest count, which comes first
+            left -= made
+            if error_forecast is None:
+                yield from [np.full(len(self.coefficients), np.inf)] * made
+            elif made:
+                yield from error_forecast.drawn_errors(name, n, made)
 
     def _settled(self, n: float) -> tuple[Plan, Forecast | None]:
-        """The plan for `n` rows, to three digits, and the forecast of its errors; None if it has none.
+        """The plan of a fit that counts its `n` rows right, and the forecast of its errors; None if it has none."""
+        return self._forecast_at([rows for _, rows in self._counts(n) if rows <= n][-1])
 
-        A search asks for many numbers of rows, and the choice changes at few. It is that of a count which the noise
-        has made small: what more rows decide may not come.
+    def _counts(self, n: float) -> list[tuple[float, float]]:
+        """Shares of fits of `n` rows, and the counts that stand for theirs, the smallest first.
+
+        It is small, as what more rows decide may not come. Where the noise decides how errors are paid for, others
+        stand for the counts that are large enough to decide otherwise.
         """
-        counts = self.followed.counts
-        rows = float(f"{max(n - (SMALL_COUNT * counts.rows_sd if counts is not None else 0.0), 1.0):.3g}")
-        if rows not in self.plans:
+        key, counts = (self.likely_share, float(n)), self.followed.counts
+        if key not in self.outcomes:
+            deviation = 0.0 if counts is None else counts.rows_sd
+            rows, large = max(n - SMALL_COUNT * deviation, 1.0), n + SMALL_COUNT * deviation
+            pairs = ((rows, n), (n, large)) if self._payment(rows) != self._payment(large) else ()
+            shares, below = [], 0.0
+            for low, high in pairs:
+                if self._payment(low) == (payment := self._payment(high)):
+                    continue
+                for _ in range(HALVINGS):
+                    middle = (low + high) / 2
+                    low, high = (low, middle) if self._payment(middle) == payment else (middle, high)
+                tail = math.exp(-math.sqrt(2) * abs(n - high) / deviation) / 2  # of Laplace noise
+                smaller = tail if high < n else 1 - tail
+                shares.append((smaller - below, rows))
+                below, rows = smaller, max(high, n)
+            self.outcomes[key] = [*shares, (1 - below, rows)]
+        return self.outcomes[key]
+
+    def _payment(self, rows: float) -> object:
+        """How a fit that counts so many rows pays for errors."""
+        return self._plan_of(rows).request.options.inference
+
+    def _plan_of(self, rows: float) -> Plan:
+        """The plan of a fit that counts so many rows, to three digits: the choice changes at few numbers."""
+        rows = float(f"{rows:.3g}")
+        key = (self.likely_share, rows)
+        if key not in self.plans:
             plan = carried_out(self.followed, rows, self._known_columns, self.likely_share)
-            plan = with_likely_mean(plan)
+            self.plans[key] = with_likely_mean(plan)
+        return self.plans[key]
+
+    def _forecast_at(self, rows: float) -> tuple[Plan, Forecast | None]:
+        """The plan of a fit that counts so many rows, and the forecast of its errors; None if it has none."""
+        rows = float(f"{rows:.3g}")
+        key = (self.likely_share, rows)
+        if key not in self.forecasts:
+            plan = self._plan_of(rows)
             error_forecast = _forecast_once(plan, self.assumptions, self.simulated) if releases_errors(plan) else None
             if error_forecast is not None:
                 plan, error_forecast = self._with_cap(plan, error_forecast, rows)
-            self.plans[rows] = (plan, error_forecast)
-        plan, error_forecast = self.plans[rows]
+            self.forecasts[key] = (plan, error_forecast)
+        plan, error_forecast = self.forecasts[key]
         return plan, error_forecast if error_forecast is None else replace(error_forecast, unlucky=self.unlucky)
 
     def _with_cap(self, plan: Plan, error_forecast: Forecast, rows: float) -> tuple[Plan, Forecast]:

@@ -94,11 +94,12 @@ class Simulated(ABC):
         -------
         DataFrame
             In the user's units: std_error, of usual rows or those that are known; lower and upper, of rows that say
-            more and less; sampling, without any noise; identified, the chance that the noise leaves the coefficient a
-            standard error, of the rows of std_error; identified_upper, that chance of the rows of upper, which is the
-            one to count on where nothing is known. An error is inf where its chance is below one half. Of known rows
-            std_error is that of a fit in the middle, and at least 95 of 100 fits are expected to be below upper; it is
-            inf if an unlucky fit may have no error, by its noise or by a range that it buys. identified counts both.
+            more and less; sampling, without any noise; identified, the chance that the noise, also that of the count of
+            rows by which a default fit decides, leaves the coefficient a standard error, of the rows of std_error;
+            identified_upper, that chance of the rows of upper, which is the one to count on where nothing is known. An
+            error is inf where its chance is below one half. Of known rows std_error is that of a fit in the middle, and
+            at least 95 of 100 fits are expected to be below upper; it is inf if an unlucky fit may have no error, by
+            its noise or by a range that it buys. identified counts both.
 
         Examples
         --------

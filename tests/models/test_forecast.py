@@ -392,3 +392,28 @@ def test_upper_covers_the_spread_between_fits() -> None:
     assert ((shown <= foreseen["upper"]).mean() >= 0.9).all()
     assert (shown.median() / foreseen["std_error"]).between(0.9, 1.1).all()
     assert (foreseen["upper"] < 1.3 * foreseen["std_error"]).all()
+
+
+@pytest.mark.parametrize(("n", "share"), [(600, 0.05), (700, 0.22), (850, 0.85), (1_000, 0.98), (1_200, 1.0)])
+def test_chances_include_that_of_a_count_that_pays_for_errors(n: int, share: float) -> None:
+    """The share of 60 default fits with errors: the chance was 0 up to 1,060 rows, as of a small count."""
+    plan = dp.plan("sbp ~ age + female", {"age": (18, 90), "female": bool, "sbp": (70, 250)}, 1.0)
+    foreseen = plan.standard_errors(n)
+    assert (foreseen["identified"] - share).abs().max() <= 0.15
+    assert np.all(np.isfinite(foreseen["std_error"]) == (share >= 0.5))
+    described = plan.standard_errors(n, typical={"age": (50, 15), "female": 0.5, "sbp": (125, 18)})
+    assert (described["identified"] - share).abs().max() <= 0.15
+    assert np.all(np.isfinite(described["upper"]) == (share == 1))
+
+
+@pytest.mark.slow
+def test_chances_include_that_of_a_count_that_takes_free_errors() -> None:
+    """Of 60 fits of 900 rows .25 to .37 had each error, where .90 and more were forecast; of 600 rows .60 to .68."""
+    domain = {"a": (0, 100), "b": (18, 90), "c": (0, 10), "s": bool, "r": bool}
+    typical = {"a": (50, 20), "b": (50, 15), "c": (5, 2), "s": 0.5, "r": 0.5}
+    plan = dp.plan("r ~ a + b + c + s", domain, 1.0, family="binomial")
+    rows = plan.made_up(20_000, 5, typical=typical)
+    fewer, more = (plan.standard_errors(n, like=rows).loc[["a", "b", "c"]] for n in (600, 900))
+    assert more["identified"].between(0.1, 0.45).all()
+    assert fewer["identified"].between(0.4, 0.75).all()
+    assert np.isinf(more["std_error"]).all()
