@@ -597,7 +597,9 @@ def plan_model(
     if request.family.response == "continuous":
         design = design.without_working() if scaling is None else design.with_working(scaling.low, scaling.high)
     rows = request.options.n if counts is None else counts.rows
-    information = None if rows is None else rows * request.row_eps
+    # A width that follows a count could need more curvature than was judged before the charge.
+    judged = counts is not None and request.options.curvature is not None
+    information = None if judged or rows is None else rows * request.row_eps
     family = scaled_family(
         request.family, design, scaling, intervals=caps_for_intervals(request), information=information
     )

@@ -308,6 +308,13 @@ def test_a_price_rises_only_where_the_rest_pays_for_a_fit(options: dict[str, Any
         assert fit.plan.budget.loc["ranges", "eps"] <= 0.01 + 1e-12
 
 
+@pytest.mark.parametrize("options", [{"ranges": "bought"}, {"adjacency": "replace_one", "penalty": "lasso"}])
+def test_the_width_of_a_quantile_needs_no_more_curvature_by_a_count_of_the_rows(options: dict[str, Any]) -> None:
+    fit = dp.quantreg("y ~ a + x", many_zeros(0.99, 100_000), 3.0, domain=ZEROS, curvature=1.6, seed=1, **options)
+    assert fit.plan.bought == ("x",)
+    assert np.isfinite(fit.params).all()
+
+
 def test_a_fit_whose_purchase_stops_at_the_count_says_that_the_ranges_stay() -> None:
     fit = dp.ols("y ~ x", many_zeros(0.999), 1.0, domain=ZEROS, ranges="bought", seed=1)
     assert fit.plan.budget.loc["ranges", "eps"] == pytest.approx(0.01, abs=1e-12)
