@@ -300,8 +300,8 @@ def trimmed_note(plan: PlanFacts) -> list[str]:
         least = rows_that_pay(plan.request.row_eps, plan.request.adjacency, len(counts.trimmable))
         return [
             f"With about {least:,.0f} rows or more, a fit spends at most {100 * most:.2g} % of eps on narrower ranges "
-            f"of {_listed(counts.trimmable)} that hold nearly all rows, and leaves out the other rows. "
-            f"{argument('ranges', 'declared')} buys none. The forecast in the table is for the declared ranges."
+            f"of {_listed(counts.trimmable)} that hold nearly all rows, and leaves out other rows. "
+            f"{argument('ranges', 'declared')} buys none. The forecast is for the declared ranges."
         ]
     if not plan.trimmed:
         return []

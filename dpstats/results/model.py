@@ -418,7 +418,7 @@ class ReleasedModel(FittedModel):
         if counts is not None and counts.released_rows is not None and self.plan.counts_rows_used:
             count, deviation = counts.released_rows
             if self.plan.request.options.split is not None:  # a row is in its half with a chance of one half
-                count, deviation = count / 2, math.hypot(deviation, math.sqrt(count)) / 2
+                count, deviation = count / 2, math.hypot(deviation, math.sqrt(max(count, 0.0))) / 2
             figures.append(row_figure(count, deviation, LAPLACE))
         if isinstance(self.released, ReleasedSums) and self.guarantee.unit is None:
             with quiet():

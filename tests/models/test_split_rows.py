@@ -33,3 +33,13 @@ def test_rows_are_those_of_the_half_that_is_fitted(binary: bool) -> None:
     assert fit.needed_rows.rows == pytest.approx(ROWS, rel=0.1), "a plan is for both halves"
     public = dp.glm(FORMULA, rows(binary), 4.0, split="rows", seed=1, adjacency="replace_one", **call)
     assert f"rows: {ROWS} in both halves" in " ".join(str(public.summary()).split())
+
+
+def test_a_count_that_noise_leaves_below_zero_is_no_failure() -> None:
+    domain = {**dict.fromkeys(NAMES, (-1, 1)), "y": (-5, 5)}
+    call = {"domain": domain, "screen": 2, "split": "rows", "on_mismatch": "go", "inference": True}
+    few = rows(False).head(6)
+    fits = [dp.ols(FORMULA, few, 0.05, seed=seed, **call) for seed in range(8)]
+    assert any((fit.plan.counts.released_rows or (0.0,))[0] < 0 for fit in fits if fit.plan.counts is not None)
+    for fit in fits:
+        assert "both halves" in str(fit.summary()) or "rows: about" in str(fit.summary())
