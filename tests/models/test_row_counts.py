@@ -771,7 +771,7 @@ def test_what_errors_cost_follows_the_count(people: pd.DataFrame) -> None:
     assert plan.by_rows()["errors"].tolist()[0] == "none"
     assert plan.by_rows()["share"].is_monotonic_increasing
     shown = " ".join(str(plan.summary()).split())
-    assert "Ranges and standard errors by the number of rows" in shown
+    assert "Ranges and standard errors by the counted number of rows" in shown
     for rows, setting in ((150, None), (20_000, True)):
         fit = dp.glm(MODEL, people[:rows], 1.0, family="binomial", domain=CENSUS, check_share=0.03, seed=1)
         assert fit.plan.request.options.inference is setting
