@@ -235,19 +235,19 @@ def faults_line(plan: Any) -> list[str]:
     most, share = counts.most_unnamed
     if share <= LARGE_UNNAMED:
         return []
-    drawn = f"{DRAWN}; " * counts.persons
-    many = (
-        f"up to about {most:,} rows ({drawn}{100 * share:.2g} %; 95 % confidence)"
-        if share < 1
-        else "any number of rows"
-    )
     unit, eps = plan.guarantee.unit, counts.eps_to_check
     typed = [] if unit is None else [argument("unit", unit)]  # without it single rows are protected
     typed += [phrase(f"eps={eps:g}", shell=f"--eps {eps:g}")] if eps <= plan.guarantee.eps else []
     python = f"dp.check{' with ' * bool(typed)}{joined(typed)}"
     check = phrase(python, shell=" ".join(["python -m dpstats check", *typed]))
-    which = "another column" if counts.named else "a column"
-    return [f"Noise may hide {which} that loses or clips {many}. {check} counts them."]
+    which = "no other column" if counts.named else "no column"
+    if share >= 1:
+        return [f"Noise hides how many rows a column loses or clips. {check} counts them."]
+    drawn = f"{DRAWN}; " * counts.persons
+    return [
+        f"With 95 % confidence, {which} loses or clips more than about {most:,} rows ({drawn}{100 * share:.2g} % of "
+        f"all) unnoticed. {check} counts smaller faults."
+    ]
 
 
 def advised_notes(plan: PlanFacts) -> list[str]:

@@ -302,17 +302,17 @@ def test_a_summary_says_how_many_rows_of_a_column_may_be_at_fault_unnamed() -> N
     text = str(few.summary())
     assert max(map(len, text.splitlines())) <= 80
     told = re.search(
-        r"Noise may hide a column that loses or clips up to about (\d+) rows \((\d+) %; 95 % "
-        r"confidence\)\. dp\.check with eps=0\.\d counts them\.",
+        r"With 95 % confidence, no column loses or clips more than about (\d+) rows \((\d+) % of all\) unnoticed\. "
+        r"dp\.check with eps=0\.\d counts smaller faults\.",
         " ".join(text.split()),
     )
     assert told is not None
     assert 30 < int(told[1]) < 600
-    assert "Noise may hide a column that loses or clips" in " ".join(str(few.summary(full=True)).split())
+    assert "no column loses or clips more than about" in " ".join(str(few.summary(full=True)).split())
     many = " ".join(str(dp.ols("y ~ age + x", coded(40_000, 0), 1.0, domain=PUBLIC, seed=2)).split())
-    assert "Noise may hide" not in many, "less than a fiftieth of the rows"
+    assert "unnoticed" not in many, "less than a fiftieth of the rows"
     named = " ".join(str(dp.ols("y ~ age + x", coded(5_000, 0.15), 1.0, domain=PUBLIC, seed=2)).split())
-    assert "Noise may hide another column that loses or clips up to about" in named
+    assert "no other column loses or clips more than about" in named
 
 
 def test_a_summary_says_that_rows_count_for_one_column() -> None:
@@ -339,12 +339,12 @@ def test_a_summary_of_persons_names_a_check_of_persons() -> None:
     rows = coded(1_000)
     rows["who"] = np.arange(len(rows)) // 2
     fit = dp.ols("y ~ age + x", rows, 1.0, domain=PUBLIC, unit="who", seed=2)
-    told = re.search(r"dp\.check with unit='who' and eps=(0\.\d+) counts them", " ".join(str(fit.summary()).split()))
+    told = re.search(r"dp\.check with unit='who' and eps=(0\.\d+) counts smaller", " ".join(str(fit.summary()).split()))
     assert told is not None
     found = dp.check("y ~ age + x", rows, PUBLIC, float(told[1]), unit="who", seed=2)
     assert CHECK_SDS * found.std_err < 1.2 * LARGE_UNNAMED * 500, "certain of a fiftieth of the rows drawn"
     with shell_wording(shell_argument):
-        assert f"python -m dpstats check --unit who --eps {told[1]} counts them" in faults_line(fit.plan)[0]
+        assert f"python -m dpstats check --unit who --eps {told[1]} counts smaller faults" in faults_line(fit.plan)[0]
 
 
 def test_the_eps_that_a_summary_names_finds_the_code() -> None:
