@@ -442,6 +442,15 @@ class Check(Released):
                 )
                 if is_response and self.count:
                     return [f"{claim}{COUNT_LIMITS[self.count_limit]}"]
+                if (heap := self._heap(counts, range(start, start + width))) is not None:
+                    # A fit may keep the range for these rows, and then they decide its slope.
+                    cure = phrase('dp.Range(low, high, outside="drop")', shell="{range: [low, high], outside: drop}")
+                    cure = "make these cells missing" if is_response else f"declare the range without it, {cure}"
+                    low, high = place.ends[heap], place.ends[heap + 1]
+                    return [
+                        f"{claim}About {counts[heap]:,.0f} rows (s.d. {self.place_err:,.0f}) lie apart from these, "
+                        f"between {low:.6g} and {high:.6g}. If they have a code for missing, {cure}"
+                    ]
                 # Where no row lies outside an eighth, it may be eight times too wide or a thousand times.
                 typed = ""
                 if width == 1 and outside <= max(CLIPPED_SHARE * total, CERTAIN_SDS * noise):
@@ -468,6 +477,15 @@ class Check(Released):
                     )
                 return [f"{claim}A narrower range gives less noise. {narrowing}"]
         return []
+
+    def _heap(self, counts: NDArray[np.float64], near: range) -> int | None:
+        """The part of a range that clearly has more rows than the part before it, as seen from those `near`."""
+        noise = CERTAIN_SDS * math.sqrt(2) * self.place_err
+        for step, first, end in ((1, near.stop, PARTS), (-1, near.start - 1, -1)):
+            for part in range(first + step, end, step):
+                if counts[part] - counts[part - step] > noise:
+                    return part
+        return None
 
     def _narrowing(self, column: str, is_response: bool) -> str:
         """What narrows a range: a fit of so many rows by itself, of a predictor from some eps on."""

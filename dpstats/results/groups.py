@@ -388,9 +388,12 @@ class GroupResults(Released, Mapping[Scalar, GLMResults]):
         if self.whole is None:
             unbounded = int(np.isinf(self._estimates[1]).any(axis=1).sum())
             if unbounded:
+                why = "too few rows for this budget"
+                if not any(fit.has_errors for fit in self.values()):
+                    why = f"by default no group pays for standard errors. {argument('inference', True)} pays for them"
                 notes.append(
-                    f"{unbounded} of {len(self)} groups have a coefficient without an interval: too few rows for this "
-                    f"budget. {argument('shrink', True)} lets groups borrow from each other."
+                    f"{unbounded} of {len(self)} groups have a coefficient without an interval: {why}. "
+                    f"{argument('shrink', True)} lets three groups or more borrow from each other."
                 )
             return notes
         if self.pooled is None:
