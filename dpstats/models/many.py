@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from dpstats.arguments import is_number, safe_repr
-from dpstats.call import SEEDED, check_privacy, make_request
+from dpstats.call import SEEDED, Request, check_privacy, make_request
 from dpstats.data import Memory, Table, as_table
 from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError
@@ -15,6 +15,8 @@ from dpstats.families import Family, get_family
 from dpstats.formula.expression import Column
 from dpstats.formula.parse import parse
 from dpstats.ledger import LedgerLike
+from dpstats.mechanisms.spec import obstacle
+from dpstats.models.forecast import releases_errors
 from dpstats.models.glm import fit_source
 from dpstats.models.ranges import PROOF, STAND_IN, check_numeric, ranges_of, serve
 from dpstats.models.release import Release, check_unit
@@ -28,7 +30,7 @@ from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.stored import Printed
 from dpstats.summaries import Summary, format_number, full_width
-from dpstats.wording import argument
+from dpstats.wording import argument, joined
 
 
 @dataclass(frozen=True, eq=False)
@@ -51,6 +53,8 @@ class ManyPlans(Printed):
         For all releases together, by basic composition.
     record : Unit
         Whose data one record is, for all models and ranges.
+    requests : dict
+        What `fit` asks of each model, by name.
 
     Examples
     --------
@@ -67,6 +71,7 @@ class ManyPlans(Printed):
     range_eps: float
     guarantee: Guarantee
     record: Unit = ROW
+    requests: Mapping[str, Request] = field(default_factory=dict)
 
     def __getitem__(self, name: str) -> Plan:
         return self.plans[name]
@@ -116,9 +121,9 @@ class ManyPlans(Printed):
         check_unit(table, self.record)
         random_source(seed)  # refuses what is no seed
         stand_ins = self.domain.with_(dict.fromkeys(self.bought, STAND_IN))
-        for plan in self.plans.values():
+        for name, plan in self.plans.items():
             domain = _counting_from_zero(str(plan.formula), plan.family, stand_ins, self.bought)
-            FormulaSource(str(plan.formula), table, domain).plan(plan.request)
+            FormulaSource(str(plan.formula), table, domain).plan(self.requests[name])
         return Release(
             self.guarantee if seed is None else self.guarantee.uncertified(SEEDED),
             table,
@@ -141,13 +146,44 @@ class ManyPlans(Printed):
         >>> "tabular" in plans.to_latex(), "<td" in plans.to_html(), "---:|" in plans.to_markdown()
         (True, True, True)
         """
-        rows = [("ranges", [format_number(self.range_eps), "0", ", ".join(self.bought)])]
+        rows = [("ranges", [format_number(self.range_eps), "0", "", ", ".join(self.bought)])]
         rows = rows if self.bought else []
         for name, plan in self.plans.items():
-            rows.append((name, [format_number(plan.eps), format_number(plan.delta), str(plan.formula)]))
-        rows.append(("total", [format_number(self.guarantee.eps), format_number(self.guarantee.delta), ""]))
-        table = full_width(["eps", "delta", "buys"], rows, [10, 10, 39], title="Budget of several models")
-        return Summary([table], [f"The guarantee is for {self.guarantee.difference}; the parts add up to the total."])
+            rows.append((name, [format_number(plan.eps), format_number(plan.delta), _errors(plan), str(plan.formula)]))
+        rows.append(("total", [format_number(self.guarantee.eps), format_number(self.guarantee.delta), "", ""]))
+        headers, widths = ["eps", "delta", "std errors", "buys"], [9, 9, 10, 34]
+        table = full_width(headers, rows, widths, title="Budget of several models")
+        guarantee = f"The guarantee is for {self.guarantee.difference}; the parts add up to the total."
+        return Summary([table], [guarantee, *self._errors_notes()])
+
+    def _errors_notes(self) -> list[str]:
+        """Which models have no standard errors, or perhaps none, and what to type."""
+        undecided: list[str] = []
+        decided: list[str] = []
+        perhaps: list[str] = []
+        refused: dict[str, list[str]] = {}
+        for name, plan in self.plans.items():
+            errors, options, why = _errors(plan), self.requests[name].options, _why_not_offered(plan)
+            if errors == "perhaps":
+                perhaps.append(name)
+            elif errors == "no" and why is not None:
+                refused.setdefault(why, []).append(name)
+            elif errors == "no" and options.inference is not None:
+                (undecided if options.n is None else decided).append(name)
+        notes, insist = [], 'To pay for them in any case, write {"formula": "...", "inference": True} for a model'
+        if undecided:
+            notes.append(
+                f"{joined(undecided)}: no standard errors. In a single fit a count of its rows decides on them, and "
+                f"models that share a budget count none. Pass {argument('n')}, a public guess at the number of rows. {insist}."
+            )
+        if decided:
+            notes.append(f"{joined(decided)}: no standard errors, by the number of rows n. {insist}.")
+        if perhaps:
+            notes.append(
+                f"{joined(perhaps)}: standard errors cost nothing extra, but not every fit has them: few rows, many "
+                f"columns and rare levels leave some fits without. {insist}."
+            )
+        return notes + [f"{joined(names)}: no standard errors. {why}" for why, names in refused.items()]
 
     def __repr__(self) -> str:
         return f"<ManyPlans: {', '.join(self.plans)}; {self.guarantee}>"
@@ -158,11 +194,11 @@ class ManyPlans(Printed):
         if self.bought:
             eps, notion = self.record.each(self.range_eps), self.guarantee.adjacency
             ranges, _ = ranges_of(data, self.bought, eps, notion, random_source(seed), self.record)
-        return {name: self._fit(plan, data, ranges, seed) for name, plan in self.plans.items()}
+        return {name: self._fit(name, data, ranges, seed) for name in self.plans}
 
-    def _fit(self, plan: Plan, data: Table, ranges: Mapping[str, Range], seed: int | None) -> GLMResults:
+    def _fit(self, name: str, data: Table, ranges: Mapping[str, Range], seed: int | None) -> GLMResults:
         """The fit of one model over the bought ranges, or the nearest that suit it; they are paid for already."""
-        request = replace(plan.request, seed=seed)
+        plan, request = self.plans[name], replace(self.requests[name], seed=seed)
 
         def usable_source(usable: Mapping[str, Range]) -> FormulaSource:
             domain = _counting_from_zero(str(plan.formula), plan.family, self.domain.with_(usable), self.bought)
@@ -187,6 +223,7 @@ def plan_many(
     unit: str | None = None,
     unit_weight: str | None = None,
     max_rows: int | None = None,
+    n: float | None = None,
 ) -> ManyPlans:
     """Split one budget over several models of the same data; reads no data and spends nothing.
 
@@ -210,6 +247,10 @@ def plan_many(
         As for `buy_ranges`.
     unit, unit_weight, max_rows
         As for `dpstats.glm`, for all models and ranges.
+    n : float, optional
+        A PUBLIC guess at the number of rows, as for `dpstats.glm`. It decides which models pay for standard errors:
+        models that share a budget count no rows. Without it, least squares and some others have none unless the dict
+        of the model has ``"inference": True``; the summary says which.
 
     Returns
     -------
@@ -246,7 +287,7 @@ def plan_many(
         )
     if not is_number(range_share) or not 0 < range_share < 1:
         raise ArgumentError(f"range_share must lie strictly between 0 and 1, got {safe_repr(range_share)}")
-    common = {} if family is None else {"family": family}
+    common: dict[str, Any] = {name: given for name, given in (("family", family), ("n", n)) if given is not None}
     arguments = {name: {**common, **_model_arguments(name, model), **unit_arguments} for name, model in models.items()}
     declared = Domain.coerce(domain)
     bought = tuple(
@@ -262,7 +303,7 @@ def plan_many(
     complete = declared.with_(dict.fromkeys(bought, STAND_IN))
     weights = [1.0] * len(models) if weights is None else list(weights)
     shares = split_budget(privacy.eps - ranges.eps, privacy.delta, weights)
-    plans = {}
+    plans, requests = {}, {}
     for (name, model), (share_eps, share_delta) in zip(arguments.items(), shares, strict=True):
         rest = {key: value for key, value in model.items() if key != "formula"}
         request = make_request(eps=share_eps, delta=share_delta, adjacency=adjacency, **rest)
@@ -275,13 +316,15 @@ def plan_many(
         plans[name] = source.plan(request)
         if bought:
             # The charge is made before the ranges are known: no noise may turn from pure to Gaussian after it.
-            settled = with_settled_law(plans[name])
-            plans[name] = source.plan(settled)
-            arguments[name] = {**model, "noise": settled.options.noise}
+            noise = with_settled_law(plans[name]).options.noise
+            request = replace(request, options=replace(request.options, noise=noise))
+            plans[name] = source.plan(request)
+            arguments[name] = {**model, "noise": noise}
+        requests[name] = request  # that of the plan may have been settled by n, and a fit settles it itself
     parts = [plan.guarantee for plan in plans.values()]
     if bought:
         parts.append(ranges.guarantee(PROOF))
-    return ManyPlans(plans, arguments, declared, bought, ranges.eps, compose(parts), privacy.record)
+    return ManyPlans(plans, arguments, declared, bought, ranges.eps, compose(parts), privacy.record, requests)
 
 
 def _model_arguments(name: str, model: str | Mapping[str, Any]) -> dict[str, Any]:
@@ -312,6 +355,23 @@ def _counting_from_zero(formula: str, family: Family, domain: Domain, bought: Se
     if not isinstance(known, Range) or known.low >= 0:
         return domain
     return domain.with_({response.name: replace(known, low=0.0, high=max(known.high, 1.0))})
+
+
+def _errors(plan: Plan) -> str:
+    """Whether the fit will have standard errors: "yes", "no", or "perhaps" where its noise decides."""
+    if not releases_errors(plan):
+        return "no"
+    information = plan.stages[-1].plan.information
+    return "perhaps" if information is not None and information.purchase.free else "yes"
+
+
+def _why_not_offered(plan: Plan) -> str | None:
+    """Why `inference` would be refused, with what to do instead, in a sentence."""
+    why = plan.stages[-1].plan.errors_note
+    if why is not None:
+        return why
+    reason = obstacle(plan.family, plan.request.penalty, plan.request.options)
+    return None if reason is None else f"{argument('inference', True)} {reason}."
 
 
 def _family(model: Mapping[str, Any]) -> Family:

@@ -47,6 +47,43 @@ def test_one_charge_pays_for_all(tmp_path: Path) -> None:
     assert fits["risk"].guarantee.certified
 
 
+def test_the_summary_says_which_models_have_errors_and_what_to_type() -> None:
+    """Linear models had none by default, of millions of rows too, and no word said so."""
+    domain = {"x": (20, 40), "z": (-3, 3), "y": (0, 60), "b": (0, 1)}
+    models = {
+        "open": "y ~ x",
+        "asked": {"formula": "y ~ x", "inference": True},
+        "free": {"formula": "b ~ x", "family": "binomial"},
+        "declined": {"formula": "y ~ z", "inference": None},
+        "lasso": {"formula": "y ~ x + z", "penalty": "lasso", "alpha": 1.0},
+    }
+    text = " ".join(str(dp.plan_many(models, domain, 5.0).summary()).split())
+    for name, errors in {"open": "no", "asked": "yes", "free": "perhaps", "declined": "no", "lasso": "no"}.items():
+        assert f"{name} 1 0 {errors} " in text
+    assert "open: no standard errors." in text
+    assert 'Pass n=, a public guess at the number of rows. To pay for them in any case, write {"formula":' in text
+    assert "lasso: no standard errors. inference=True is not offered" in text
+    assert "free: standard errors cost nothing extra" in text
+    assert "declined:" not in text
+    assert "open 1 0 yes " in " ".join(str(dp.plan_many(models, domain, 5.0, n=10**6)).split())
+    few = " ".join(str(dp.plan_many(models, domain, 5.0, n=30)).split())
+    assert "open and free: no standard errors, by the number of rows n. To pay" in few
+
+
+def test_a_public_number_of_rows_decides_as_in_a_single_fit() -> None:
+    """The fit planned once more from what was settled already, and left out what the plan buys."""
+    data, domain = frame(20_000), {"x": (20, 40), "y": (0, 400)}
+    plans = dp.plan_many({"one": "y ~ x", "two": "y ~ 1"}, domain, 2.0, n=20_000)
+    fits = plans.fit(data, seed=1)
+    single = dp.ols("y ~ x", data, 1.0, domain=domain, n=20_000, seed=1, ranges="declared")
+    assert list(plans["one"].budget.index) == list(fits["one"].budget.index) == list(single.budget.index)
+    assert "response" in fits["one"].budget.index
+    assert fits["one"].bse.to_numpy() == pytest.approx(single.bse.to_numpy(), rel=0.1)
+    bought = dp.plan_many({"one": "y ~ x"}, None, 2.0, n=20_000).fit(data, seed=1)["one"]
+    assert bought.has_errors
+    assert bought.guarantee.eps == pytest.approx(1.8)
+
+
 def test_bad_plans_are_refused() -> None:
     for models, arguments, fragment in [
         ({}, {}, "models"),
