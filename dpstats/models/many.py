@@ -174,7 +174,8 @@ class ManyPlans(Printed):
         if undecided:
             notes.append(
                 f"{joined(undecided)}: no standard errors. In a single fit a count of its rows decides on them, and "
-                f"models that share a budget count none. Pass {argument('n')}, a public guess at the number of rows. {insist}."
+                f"models that share a budget count none. Pass {argument('n')}, a public guess at the number of rows. "
+                f"{insist}."
             )
         if decided:
             notes.append(f"{joined(decided)}: no standard errors, by the number of rows n. {insist}.")

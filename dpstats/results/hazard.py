@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -37,6 +38,8 @@ class HazardResults(GLMResults):
     >>> fit.survival({"age": [30.0, 80.0]}, [2.5, 5.0, 10.0]).shape
     (2, 3)
     """
+
+    instead: ClassVar[Mapping[str, str]] = {"get_margeff": "tidy(exponentiate=True) has hazard ratios"}
 
     @property
     def observed_until(self) -> float:

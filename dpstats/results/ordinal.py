@@ -70,6 +70,10 @@ class OrdinalResults(LevelPredictions, GLMResults):
     """
 
     not_released: ClassVar[Mapping[str, str]] = {**GLMResults.not_released, **NOT_RELEASED}
+    instead: ClassVar[Mapping[str, str]] = {
+        **dict.fromkeys(("comparisons", "predictions"), "predict(newdata) has probabilities"),
+        "get_margeff": "tidy(exponentiate=True) has odds ratios",
+    }
 
     @property
     def levels(self) -> tuple[Scalar, ...]:

@@ -78,16 +78,37 @@ class Printed:
 
 
 OF_MODELS = (
-    "aic", "bic", "bse", "budget", "compare", "conf_int", "cov_params", "debiased", "deviance", "df_model",
-    "df_resid", "effects", "f_test", "family", "fitstats", "fittedvalues", "formula", "get_margeff",
-    "get_prediction", "glance", "identified", "information", "llf", "n_obs", "nobs", "noise", "params", "plot",
-    "predict", "pvalues", "resid", "residuals", "rsquared", "scale", "t_test", "tidy", "to_frame", "tvalues",
-    "uncertainty", "vcov", "wald_test", "wald_test_terms",
+    "aic", "bic", "bse", "budget", "compare", "comparisons", "conf_int", "cov_params", "debiased", "deviance",
+    "df_model", "df_resid", "effects", "f_test", "family", "fitstats", "fittedvalues", "formula",
+    "get_margeff", "get_prediction", "glance", "identified", "information", "llf", "n_obs", "nobs", "noise",
+    "noise_at_most", "params", "plot", "predict", "predictions", "pvalues", "resid", "residuals", "rsquared",
+    "scale", "t_test", "tidy", "to_frame", "tvalues", "uncertainty", "vcov", "wald_test", "wald_test_terms",
 )  # fmt: skip
 """What users of statsmodels or R look for in a fitted model; not every release has it."""
 
 OFFERED = ("params", "conf_int", "tidy", "to_frame", "between", "curves", "quantile", "survival", "predict", "plot")
 """What a message about another name lists, as far as a release has it."""
+
+OTHER_NAMES: Mapping[str, tuple[str, str]] = {
+    **dict.fromkeys(("coef", "coef_", "coefs", "coefficients"), ("params", "the coefficients are params")),
+    **dict.fromkeys(("se", "std_err", "std_errors", "stderr"), ("bse", "bse has the standard errors")),
+    "confint": ("conf_int", "conf_int() has the intervals"),
+    **dict.fromkeys(
+        ("avg_slopes", "get_margins", "marginal_effects", "margins", "slopes"),
+        ("get_margeff", "get_margeff() has average marginal effects"),
+    ),
+    "avg_comparisons": ("comparisons", "comparisons() has average changes of the mean"),
+    "avg_predictions": (
+        "predictions",
+        "predictions() has averages over the rows, and get_prediction(newdata).summary_frame() means at public rows",
+    ),
+    **dict.fromkeys(
+        ("noise_sd", "noise_se"),
+        ("noise_at_most", "noise_at_most bounds the standard deviation of the privacy noise in a coefficient"),
+    ),
+    **dict.fromkeys(("to_csv", "to_excel"), ("tidy", "tidy().{name}(path) writes the coefficients")),
+}
+"""What other packages call what a release may have: its name here, and where it is then."""
 
 
 _SLOPES = "its params are changes of the mean response, and t_test has those of several columns together"
@@ -123,18 +144,18 @@ class Released(Printed):
                 # Its NotReleasedError, an AttributeError, has led here: raise it again.
                 return own.__get__(self)
             kind = type(self).__name__
-            if name in self.not_released:
-                instead = self.not_released[name]
+            known, where = OTHER_NAMES.get(name, (name, ""))
+            if hasattr(type(self), known) and known not in self.instead:
+                raise AttributeError(f"{kind!r} object has no attribute {name!r}; {where.format(name=name)}")
+            if known in self.not_released:
+                instead = self.not_released[known]
                 raise NotReleasedError(f"{name} was not released: the budget has not paid for it; {instead}")
-            if name in self.instead:
-                raise NotReleasedError(f"{name} is not offered for {kind}: {self.instead[name]}")
-            if name in OF_MODELS:
+            if known in self.instead:
+                raise NotReleasedError(f"{name} is not offered for {kind}: {self.instead[known]}")
+            if known in OF_MODELS:
                 has = ", ".join(one for one in OFFERED if hasattr(type(self), one))
                 raise NotReleasedError(f"{name} is not offered for {kind}, which has summary{has and ', '}{has}")
-            hint = "; the coefficients are params" if name in ("coef", "coef_", "coefficients") else ""
-            if name in ("to_csv", "to_excel"):
-                hint = f"; tidy().{name}(path) writes the coefficients"
-            raise AttributeError(f"{kind!r} object has no attribute {name!r}{hint}")
+            raise AttributeError(f"{kind!r} object has no attribute {name!r}")
 
     def to_dict(self) -> dict[str, Any]:
         """Plain released and public values, for JSON."""

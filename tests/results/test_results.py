@@ -246,6 +246,24 @@ def test_what_a_user_of_r_asks_for_is_answered() -> None:
     for name in ("vcov", "residuals", "fitted"):
         with pytest.raises(NotReleasedError, match=name):
             getattr(fit, name)
+    for name, where in {
+        "avg_slopes": "get_margeff\\(\\) has average marginal effects",
+        "margins": "get_margeff\\(\\)",
+        "avg_comparisons": "comparisons\\(\\)",
+        "avg_predictions": "predictions\\(\\) has averages .* get_prediction\\(newdata\\).summary_frame\\(\\)",
+        "confint": "conf_int\\(\\) has the intervals",
+        "std_errors": "bse has the standard errors",
+        "noise_se": "noise_at_most bounds",
+        "to_csv": "tidy\\(\\).to_csv\\(path\\) writes",
+    }.items():
+        with pytest.raises(AttributeError, match=f"'{name}'; {where}"):
+            getattr(fit, name)
+    sums = dp.release_statistics(DOMAIN, ["y", "x"], eps=1.0, data=frame())
+    with pytest.raises(NotReleasedError, match="margins is not offered for StatisticsResults: its params are changes"):
+        _ = sums.fit("y ~ x").margins
+    for name in ("coef", "to_csv"):  # it has no coefficients, of which messages spoke
+        with pytest.raises(NotReleasedError, match=f"{name} is not offered for ReleasedStatistics"):
+            getattr(sums, name)
     assert "spends 0 of the allowed delta of 1e-06" in words(fit, full=True).lower()
 
 
