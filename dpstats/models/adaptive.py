@@ -34,6 +34,7 @@ from dpstats.plan.methods import (
     FEWEST_BOUGHT,
     FULL_SHARES,
     INTERVAL_CAP,
+    LARGEST_EXPONENT,
     MEAN_SHARE,
     TAILS_SHARE,
     ResidualPurchase,
@@ -52,7 +53,7 @@ from dpstats.plan.methods import (
 )
 from dpstats.plan.plan import plan_model, rescaled
 from dpstats.privacy.dispersion import CountMoments
-from dpstats.privacy.ranges import count_candidates, likely_reach, likely_response_interval
+from dpstats.privacy.ranges import count_candidates, likely_reach, likely_response_interval, likely_sums
 from dpstats.privacy.residuals import UNEXPECTED, likely_alike
 from dpstats.privacy.trimming import (
     COUNT_SHARE,
@@ -260,15 +261,35 @@ def _likely_counts(plan: Plan, known: KnownColumns, rows: float, share: float) -
     ends = None if share == LIKELY else share
     high = likely_reach(values, planned.high, rows=rows, eps=(1 - parts) * planned.eps, share=ends)
     mean = max(float(np.minimum(values, high if poisson else planned.high).mean()), RAREST)
-    # With an offset the rate is bought, for the negative binomial no mean.
-    level = mean / mean_exposure(design, known, KNOWN) if poisson else mean if design.offset is None else None
-    bought = replace(planned, high=high, mean=level if centred else None)
     if poisson:
-        return bought
+        part = min(mean / high, 1.0)
+        level = _likely_mean(plan, known, high, part, rows=rows, eps=parts * planned.eps, share=ends)
+        return replace(planned, high=high, mean=level if centred else None)
+    bought = replace(planned, high=high, mean=mean if centred and design.offset is None else None)
     alpha = least_alpha(high, max(float(values.var() - mean) / mean**2, 0.0))
     least = CountMoments(mean, alpha, rows).least_reach(count_candidates(planned.high), score_noise(plan))
     high = max(high, least)
     return replace(bought, high=high, alpha=least_alpha(high, alpha))
+
+
+def _likely_mean(
+    plan: Plan, known: KnownColumns, high: float, part: float, *, rows: float, eps: float, share: float | None
+) -> float | None:
+    """The mean of counts that is likely to be bought if it is a part of the greatest one; with an offset their rate.
+
+    That of few rows is mostly noise, and several times theirs where counts are rare; a cap on weights follows it.
+    """
+    design = plan.design
+    assert isinstance(design, DesignSpec)
+    if not eps:
+        return None
+    if design.offset is None:
+        sensitivity = 1 if plan.request.adjacency == "add_remove" else 2
+        above, below = likely_sums([rows * part, rows * (1 - part)], sensitivity, eps, share)
+        return high * above / (above + below)
+    longest = math.exp(min(design.offset.high, LARGEST_EXPONENT))
+    events, time = likely_sums([rows * part, rows * mean_exposure(design, known, KNOWN) / longest], 2, eps, share)
+    return high * events / time / longest
 
 
 def interval_share(request: Request, names: tuple[str, ...], rows: float) -> float:
@@ -349,10 +370,12 @@ def carried_out(
     rows: float,
     known: KnownColumns | None = None,
     share: float = LIKELY,
+    present: float | None = None,
 ) -> Plan:
     """What a plan that counts its rows becomes at so many; of what is bought, ranges as declared stand in.
 
-    Of `known` columns and a known response those do than which a share of the purchases are no wider.
+    Of `known` columns and a known response those do than which a share of the purchases are no wider. What is bought
+    of counts goes by the rows that are `present`, not by their number with its noise.
     """
     counts = plan.counts
     if plan.residuals is not None:
@@ -370,7 +393,9 @@ def carried_out(
         chosen = settled(plan, rows)
         if chosen.response is None:
             return rescaled(plan, chosen.request)
-    bought = chosen if known is None else with_likely_response(chosen, known, rows, share)
+    if present is None or plan.family.response != "count":
+        present = rows
+    bought = chosen if known is None else with_likely_response(chosen, known, present, share)
     if counts is None:
         return bought
     if not follows:

@@ -122,9 +122,9 @@ class AdaptiveForecast(Forecast):
     assumptions: Assumptions
     simulated: Simulated
     likely_share: float = LIKELY
-    # By `likely_share` and count: plans, and those with a forecast of their errors, None if they have none.
-    plans: dict[tuple[float, float], Plan] = field(default_factory=dict, repr=False)
-    forecasts: dict[tuple[float, float], tuple[Plan, Forecast | None]] = field(default_factory=dict, repr=False)
+    # By `likely_share`, count and rows: plans, and those with a forecast of their errors, None if they have none.
+    plans: dict[tuple[float, float, float], Plan] = field(default_factory=dict, repr=False)
+    forecasts: dict[tuple[float, float, float], tuple[Plan, Forecast | None]] = field(default_factory=dict, repr=False)
     # By `likely_share` and rows: shares of fits, and the counts that stand for theirs.
     outcomes: dict[tuple[float, float], list[tuple[float, float]]] = field(default_factory=dict, repr=False)
 
@@ -209,7 +209,7 @@ class AdaptiveForecast(Forecast):
     def drawn_errors(self, name: str, n: int, draws: int) -> Iterator[Vector]:
         left = draws
         for share, rows in self._counts(n):
-            error_forecast = self._forecast_at(rows)[1]
+            error_forecast = self._forecast_at(rows, n)[1]
             made = min(math.ceil(share * draws - 1e-9), left)  # rounded up for the smallest count, which comes first
             left -= made
             if error_forecast is None:
@@ -219,7 +219,7 @@ class AdaptiveForecast(Forecast):
 
     def _settled(self, n: float) -> tuple[Plan, Forecast | None]:
         """The plan of a fit that counts its `n` rows right, and the forecast of its errors; None if it has none."""
-        return self._forecast_at([rows for _, rows in self._counts(n) if rows <= n][-1])
+        return self._forecast_at([rows for _, rows in self._counts(n) if rows <= n][-1], n)
 
     def _counts(self, n: float) -> list[tuple[float, float]]:
         """Shares of fits of `n` rows, and the counts that stand for theirs, the smallest first.
@@ -231,14 +231,14 @@ class AdaptiveForecast(Forecast):
         if key not in self.outcomes:
             deviation = 0.0 if counts is None else counts.rows_sd
             rows, large = max(n - SMALL_COUNT * deviation, 1.0), n + SMALL_COUNT * deviation
-            pairs = ((rows, n), (n, large)) if self._payment(rows) != self._payment(large) else ()
+            pairs = ((rows, n), (n, large)) if self._payment(rows, n) != self._payment(large, n) else ()
             shares, below = [], 0.0
             for low, high in pairs:
-                if self._payment(low) == (payment := self._payment(high)):
+                if self._payment(low, n) == (payment := self._payment(high, n)):
                     continue
                 for _ in range(HALVINGS):
                     middle = (low + high) / 2
-                    low, high = (low, middle) if self._payment(middle) == payment else (middle, high)
+                    low, high = (low, middle) if self._payment(middle, n) == payment else (middle, high)
                 tail = math.exp(-math.sqrt(2) * abs(n - high) / deviation) / 2  # of Laplace noise
                 smaller = tail if high < n else 1 - tail
                 shares.append((smaller - below, rows))
@@ -246,25 +246,25 @@ class AdaptiveForecast(Forecast):
             self.outcomes[key] = [*shares, (1 - below, rows)]
         return self.outcomes[key]
 
-    def _payment(self, rows: float) -> object:
-        """How a fit that counts so many rows pays for errors."""
-        return self._plan_of(rows).request.options.inference
+    def _payment(self, rows: float, n: float) -> object:
+        """How a fit of `n` rows that counts so many pays for errors."""
+        return self._plan_of(rows, n).request.options.inference
 
-    def _plan_of(self, rows: float) -> Plan:
-        """The plan of a fit that counts so many rows, to three digits: the choice changes at few numbers."""
-        rows = float(f"{rows:.3g}")
-        key = (self.likely_share, rows)
+    def _plan_of(self, rows: float, n: float) -> Plan:
+        """The plan of a fit of `n` rows that counts so many, to three digits: the choice changes at few numbers."""
+        rows, n = float(f"{rows:.3g}"), float(f"{n:.3g}")
+        key = (self.likely_share, rows, n)
         if key not in self.plans:
-            plan = carried_out(self.followed, rows, self._known_columns, self.likely_share)
+            plan = carried_out(self.followed, rows, self._known_columns, self.likely_share, n)
             self.plans[key] = with_likely_mean(plan)
         return self.plans[key]
 
-    def _forecast_at(self, rows: float) -> tuple[Plan, Forecast | None]:
-        """The plan of a fit that counts so many rows, and the forecast of its errors; None if it has none."""
-        rows = float(f"{rows:.3g}")
-        key = (self.likely_share, rows)
+    def _forecast_at(self, rows: float, n: float) -> tuple[Plan, Forecast | None]:
+        """The plan of a fit of `n` rows that counts so many, and the forecast of its errors; None if it has none."""
+        rows, n = float(f"{rows:.3g}"), float(f"{n:.3g}")
+        key = (self.likely_share, rows, n)
         if key not in self.forecasts:
-            plan = self._plan_of(rows)
+            plan = self._plan_of(rows, n)
             error_forecast = _forecast_once(plan, self.assumptions, self.simulated) if releases_errors(plan) else None
             if error_forecast is not None:
                 plan, error_forecast = self._with_cap(plan, error_forecast, rows)

@@ -496,6 +496,9 @@ def response_shares(declared: Levels, typical: Mapping[float | str | None, float
     return np.asarray(shares / shares.sum())
 
 
+COUNT_SIGNAL = 0.5
+"""The standard deviation of the linear predictor of counts that columns explain, where nothing says less."""
+
 BALANCED = 30
 """So many corrections bring the mean chances of levels to their shares."""
 
@@ -537,9 +540,22 @@ def linear_predictor(design: DesignSpec, signal: Vector, offset: Vector, level: 
     if design.response.kind == "binary":
         return signal + _shift(signal, min(max(level.mean, RAREST), 1 - RAREST))
     if design.response.kind == "count":
-        eta = 0.5 * signal + offset
+        eta = _spread_of_counts(level, offset) * signal + offset
         return np.asarray(eta + np.log(max(level.mean, RAREST)) - np.log(np.mean(np.exp(eta))))
     return np.asarray(level.mean + np.sqrt(EXPLAINED) * level.deviation * signal)
+
+
+def _spread_of_counts(level: Level, offset: Vector) -> float:
+    """The standard deviation of the linear predictor of counts that columns explain.
+
+    Described counts that vary no more than Poisson counts with their exposures do leave columns nothing to explain.
+    """
+    if not level.deviation:
+        return COUNT_SIGNAL
+    mean = max(level.mean, RAREST)
+    rates = np.exp(offset - offset.max())
+    squares = (max(level.deviation**2 - mean, 0.0) / mean**2 + 1) * rates.mean() ** 2 / np.mean(rates**2)
+    return min(COUNT_SIGNAL, math.sqrt(math.log(max(squares, 1.0))))
 
 
 def _shift(signal: Vector, share: float) -> float:

@@ -530,3 +530,14 @@ def _noisy_sums(total: NDArray[np.int64], sensitivity: int, eps: float, random: 
     """Sums with their noise; what cannot be told from it is taken for one standard deviation (post-processing)."""
     deviation = np.sqrt(2) * sensitivity / eps
     return np.maximum(noisy_integers(total, sensitivity, eps, random), deviation)
+
+
+def likely_sums(total: Sequence[float], sensitivity: int, eps: float, share: float | None = None) -> list[float]:
+    """What half of the purchases make of sums of public values in rows, as `_noisy_sums` has it.
+
+    With a `share` the first sum is what so many purchases do not exceed.
+    """
+    scale = sensitivity / eps
+    more = 0.0 if share is None else math.copysign(scale, share - 0.5) * -math.log(2 * min(share, 1 - share))
+    first, *others = total
+    return [max(one, math.sqrt(2) * scale) for one in (first + more, *others)]
