@@ -26,6 +26,11 @@ def phrase(python: str, *, shell: str) -> str:
     return shell if in_shell() else python
 
 
+def shell_command(name: str, family: str) -> str:
+    """How a command of the shell for a model of that family begins: without one, `plan` and `fit` take gaussian."""
+    return f"python -m dpstats {name}" + f" --family {family}" * (family != "gaussian")
+
+
 def purchase(columns: Sequence[str], eps: str, domain: str, adjacency: str) -> str:
     """The call that buys narrower ranges of columns, for the adjacency that eps is for."""
     other = "" if adjacency == "add_remove" else f", {argument('adjacency', adjacency)}"

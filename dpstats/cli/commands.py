@@ -33,9 +33,11 @@ from dpstats.cli.shared import (
     write_new,
 )
 from dpstats.data import Table, as_table
+from dpstats.domain import Domain
 from dpstats.domain.codebook import json_template_of, yaml_template_of
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.evaluation import Check, Evaluation, check, evaluate
+from dpstats.evaluation.data_check import implied_family
 from dpstats.evaluation.result import FRAMES
 from dpstats.formula.design import DesignSpec
 from dpstats.results.cell_warnings import warn_of_cells
@@ -131,13 +133,15 @@ def _check(options: argparse.Namespace) -> None:
         data_check = check(options.formula, options.data, domain, options.eps, ledger=ledger, **arguments)
     # How many rows there are is public under replace_one; the shell shows noisy counts alone all the same.
     data_check = replace(data_check, nobs=None)
-    deliver(data_check, lambda: _text(data_check, options.json), options.output)
+    implied = None if options.family is not None else implied_family(options.formula, Domain.coerce(domain))
+    deliver(data_check, lambda: _text(data_check, options.json, implied), options.output)
 
 
-def _text(data_check: Check, as_facts: bool) -> str:
-    """What is printed."""
+def _text(data_check: Check, as_facts: bool, implied: str | None) -> str:
+    """What is printed; `implied` is a family that nobody has named."""
     if not as_facts:
-        return f"{data_check.summary()}\n"
+        needed = "For such a response plan and fit need --family binomial.\n" * (implied == "binomial")
+        return f"{data_check.summary()}\n{needed}"
     tables = {name: records(getattr(data_check, name)) for name in ("table", "located")}
     totals = data_check.totals.rename_axis("what")
     facts = {

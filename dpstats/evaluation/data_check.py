@@ -135,8 +135,8 @@ def check(
     privacy = check_privacy(eps, delta, adjacency=adjacency, seed=seed, unit=unit, max_rows=None if unit is None else 1)
     ledger, domain = with_domain(ledger, domain)
     declarations = Domain.coerce(domain)
+    kind = get_family(implied_family(formula, declarations) if family is None else family)
     formula, absorbed = absorbed_factor(formula)
-    kind = get_family(_family_of(formula, declarations, absorbed) if family is None else family)
     formula = model_formula(formula, kind, weights=weights, offset=offset, exposure=exposure)
     table = as_table(data, engine)
     known, open_ranges = schema_domain(formula, declarations, table, kind)
@@ -203,8 +203,9 @@ def _count_limit(family: Family) -> Literal["bought", "declared", "y_max"]:
     return "declared" if getattr(family, "y_max", None) is None else "y_max"
 
 
-def _family_of(formula: str, domain: Domain, absorbed: str | None) -> str:
+def implied_family(formula: str, domain: Domain) -> str:
     """The family that the declaration of the response implies; beside an absorbed factor (0, 1) is a range."""
+    formula, absorbed = absorbed_factor(formula)
     parsed = parse(formula)
     node = parsed.response.node
     declared = domain.get(node.name) if isinstance(node, ColumnNode) else None

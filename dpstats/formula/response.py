@@ -105,8 +105,8 @@ def bind_response(
         return Response(_class_spec(name, levels), node, domain)
     if levels is not None:
         raise DomainError(
-            f"the response {name!r} is declared by levels, but this family needs a number; "
-            "declare a range (low, high), or choose the binomial family"
+            f"the response {name!r} is declared by levels, but this family needs a number; declare a range "
+            f"(low, high), or pass {argument('family', 'binomial')}"
         )
     everywhere = _as_response(value)
     public = everywhere[np.isfinite(everywhere)]

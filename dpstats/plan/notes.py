@@ -51,7 +51,7 @@ from dpstats.privacy.information.exact_sums import COVER_PLACES, LATTICE_LIMIT
 from dpstats.privacy.trimming import MOST_SHARE, rows_that_choose, rows_that_pay, rows_to_narrow
 from dpstats.proof_pages import cite_proof
 from dpstats.summaries import format_number
-from dpstats.wording import argument, joined, phrase, sentence
+from dpstats.wording import argument, joined, phrase, sentence, shell_command
 
 ROWS_TRIED = tuple(250 * 2**doubled for doubled in range(16))
 """Numbers of rows that a forecast tries."""
@@ -239,7 +239,7 @@ def faults_line(plan: Any) -> list[str]:
     typed = [] if unit is None else [argument("unit", unit)]  # without it single rows are protected
     typed += [phrase(f"eps={eps:g}", shell=f"--eps {eps:g}")] if eps <= plan.guarantee.eps else []
     python = f"dp.check{' with ' * bool(typed)}{joined(typed)}"
-    check = phrase(python, shell=" ".join(["python -m dpstats check", *typed]))
+    check = phrase(python, shell=" ".join([shell_command("check", plan.family.name), *typed]))
     which = "no other column" if counts.named else "no column"
     if share >= 1:
         return [f"Noise hides how many rows a column loses or clips. {check} counts them."]
@@ -552,7 +552,7 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
             f"standard deviation of the privacy noise in a coefficient, for any rows. {few}"
         )
     if plan.counts is not None and plan.counts.settles_errors and plan.counts.rows is None:
-        forecast = phrase("plan.standard_errors(n, typical=...)", shell="python -m dpstats plan --rows N")
+        forecast = phrase("plan.standard_errors(n, typical=...)", shell="--rows N")
         predicted = "" if plan.screening is not None else f"{forecast} forecasts them. "
         return (
             f"The budget for standard errors depends on the number of {plan.counts.of}, as in the table above. "
@@ -628,7 +628,7 @@ def rows_needed_note(plan: PlanFacts) -> str:
     if plan.call is None:
         return ""
     if len(plan.names) > MOST_FORECAST:
-        forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
+        forecast = phrase("plan.standard_errors(n)", shell="--rows N")
         return f"{forecast} predicts whether a fit will have them. "
     try:
         place = bisect_left(ROWS_TRIED, True, key=plan.call.forecast(plan, None, None, None).enough)
@@ -638,7 +638,7 @@ def rows_needed_note(plan: PlanFacts) -> str:
         return ""
     supposed = uninformative_columns(plan)
     even = f", even if {' and '.join(supposed)}" if supposed else ""
-    forecast = phrase("plan.standard_errors", shell="python -m dpstats plan --rows N")
+    forecast = phrase("plan.standard_errors", shell="--rows N")
     return f"About {ROWS_TRIED[place]:,} rows are enough for all of them{even} ({forecast}). "
 
 

@@ -32,7 +32,7 @@ from dpstats.results.standard_errors import (
     rare_references,
     sums_noise,
 )
-from dpstats.wording import argument, joined, phrase, purchase, sentence
+from dpstats.wording import argument, joined, phrase, purchase, sentence, shell_command
 
 MOST_NAMES = 8  # coefficients that a note lists; more are counted
 
@@ -153,7 +153,8 @@ def what_would_help(results: ReleasedModel) -> str:
         more = "more rows or eps help too." if hiding else f"more rows or eps, {ways}."
         return f"{hiding}{few}{' ' * bool(few)}{insist} spends eps on more of them; {more}"
     if needed is None:
-        forecast = phrase("plan.standard_errors(n)", shell="python -m dpstats plan --rows N")
+        command = shell_command("plan", plan.family.name)
+        forecast = phrase("plan.standard_errors(n)", shell=f"{command} --rows N")
         alike = plan.design.score_ratio == 1.0
         whole = plan.screening is None and plan.request.options.refit_share == 0 and alike
         return f"{insist} pays for them{f'; {forecast} forecasts them' if whole else ''}. {sentence(ways)}"
@@ -167,7 +168,8 @@ def what_would_help(results: ReleasedModel) -> str:
         )
     rough = counted is not None and counted[1] > LARGEST_COUNT_ERROR * counted[0]
     enough = rows_or_eps(needed, plan, rough=rough)
-    table = phrase("dp.plan(..., inference=True).by_rows()", shell="python -m dpstats plan --inference true")
+    command = shell_command("plan", plan.family.name)
+    table = phrase("dp.plan(..., inference=True).by_rows()", shell=f"{command} --inference yes")
     return (
         f"{insist} pays for them. If {favourable_columns(plan)}, nearly all of them need about "
         f"{enough}. If not, they may need ten times as many: {table} has cautious numbers."

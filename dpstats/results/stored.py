@@ -81,8 +81,8 @@ OF_MODELS = (
     "aic", "bic", "bse", "budget", "compare", "comparisons", "conf_int", "cov_params", "debiased", "deviance",
     "df_model", "df_resid", "effects", "f_test", "family", "fitstats", "fittedvalues", "formula",
     "get_margeff", "get_prediction", "glance", "identified", "information", "llf", "n_obs", "nobs", "noise",
-    "noise_at_most", "params", "plot", "predict", "predictions", "pvalues", "resid", "residuals", "rsquared",
-    "scale", "t_test", "tidy", "to_frame", "tvalues", "uncertainty", "vcov", "wald_test", "wald_test_terms",
+    "params", "plot", "predict", "predictions", "pvalues", "resid", "residuals", "rsquared", "scale",
+    "t_test", "tidy", "to_frame", "tvalues", "uncertainty", "vcov", "wald_test", "wald_test_terms",
 )  # fmt: skip
 """What users of statsmodels or R look for in a fitted model; not every release has it."""
 

@@ -377,3 +377,27 @@ def test_a_response_that_drops_rows_is_declared_again_in_the_file(
     told = " ".join(capfd.readouterr().err.split())
     assert "a range that clips: 'age': {range: [17, 90]}, without outside: drop, in the file of --domain" in told
     assert main([*command, "--domain", "clips.yaml"]) == 0
+
+
+def test_commands_in_messages_name_the_family_that_the_next_call_needs(
+    folder: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A check takes a 0/1 response for binomial, a fit without a family for a number: pasted commands failed."""
+    model, domain = "income ~ age", ["--domain", "adult.yaml"]
+    capfd.readouterr()
+    assert main(["check", model, "rows.parquet", *domain, "--eps", "0.5"]) == 0
+    assert "For such a response plan and fit need --family binomial." in capfd.readouterr().out
+    for given in (["age ~ sex"], [model, "--family", "binomial"]):
+        assert main(["check", given[0], "rows.parquet", *given[1:], *domain, "--eps", "0.5"]) == 0
+        assert "--family" not in capfd.readouterr().out
+    assert main(["plan", model, *domain, "--eps", "1"]) == 1
+    assert "or pass --family binomial" in capfd.readouterr().err
+    few = pd.read_parquet("rows.parquet").iloc[:60]
+    few.to_parquet("few.parquet")
+    assert main(["fit", model, "few.parquet", *domain, "--eps", "0.3", "--family", "binomial"]) == 0
+    shown = " ".join(capfd.readouterr().out.split())
+    assert "python -m dpstats plan --family binomial --inference yes has cautious numbers" in shown
+    assert main(["plan", model, *domain, "--eps", "1", "--family", "binomial"]) == 0
+    assert "--rows N forecasts them" in " ".join(capfd.readouterr().out.split())
+    assert main(["fit", model, "rows.parquet", *domain, "--eps", "0.3", "--family", "binomial"]) == 0
+    assert "python -m dpstats check --family binomial --eps" in " ".join(capfd.readouterr().out.split())

@@ -321,7 +321,7 @@ def test_a_stored_design_that_would_scale_differently_is_refused() -> None:
         ("np.log(-1 - x) ~ z", FormulaError, "not finite anywhere"),
         ("bs(x, df=4) ~ z", FormulaError, "single column"),
         ("y ~ np.gcd(x, z)", FormulaError, "np.gcd"),
-        ("a ~ x", DomainError, "choose the binomial family"),
+        ("a ~ x", DomainError, "pass family='binomial'"),
         ("y ~ 0 + only - only", FormulaError, "no term"),
     ],
 )
