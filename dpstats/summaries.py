@@ -187,16 +187,24 @@ def _unbroken(table: SimpleTable) -> SimpleTable:
 
 
 def with_title(table: SimpleTable, title: str | None) -> SimpleTable:
-    """The table with its title: in lines that fit, and on one line with a semicolon between headings."""
+    """The table with its title: in lines that fit, and on one line with a semicolon between headings.
+
+    A heading ends before an empty line, which is not shown, and where a line has room for the next word.
+    """
     if title:
-        lines = [line.split() for line in title.split("\n") if line.strip()]
-        table.title, table.whole_title = _centred(title), " ".join(lines[0])
-        for line, following in itertools.pairwise(lines):
-            # A heading of several lines breaks where the next word has no room; one with room ends there.
-            ends = len(" ".join([*line, following[0]])) <= WIDTH - 4
-            heading = f"{table.whole_title.rstrip(';')};" if ends else table.whole_title
-            table.whole_title = f"{heading} {' '.join(following)}"
+        blocks = [_whole_heading(block) for block in title.split("\n\n") if block.strip()]
+        table.title, table.whole_title = _centred(title.replace("\n\n", "\n")), "; ".join(blocks)
     return table
+
+
+def _whole_heading(block: str) -> str:
+    """Lines of a title on one line: a heading of several lines breaks where the next word has no room."""
+    lines = [line.split() for line in block.split("\n") if line.strip()]
+    whole = " ".join(lines[0])
+    for line, following in itertools.pairwise(lines):
+        ends = len(" ".join([*line, following[0]])) <= WIDTH - 4
+        whole = f"{whole.rstrip(';') + ';' if ends else whole} {' '.join(following)}"
+    return whole
 
 
 def _as_text(table: SimpleTable, text: Callable[[str], str]) -> SimpleTable:

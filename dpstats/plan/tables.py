@@ -54,9 +54,7 @@ def has_risk(plan: PlanFacts) -> bool:
 def header_table(plan: PlanFacts, observations: str, figures: Sequence[str] = ()) -> SimpleTable:
     """Pairs of facts on the model (left) and on the guarantee (right), and in the title figures of the fit."""
     guarantee, request = plan.guarantee, plan.request
-    title = "\n".join(
-        [*banner(guarantee), model_title(plan), *facts_lines([modelled_level(plan)]), *facts_lines(figures)]
-    )
+    title = headings(banner(guarantee), [model_title(plan)], facts_lines([modelled_level(plan)]), facts_lines(figures))
     left = [
         ("Dep. Variable:", shorten(_response(plan), 22)),
         ("Model:", "GLM"),
@@ -110,6 +108,11 @@ def model_title(plan: PlanFacts) -> str:
 
 
 RELATION = re.compile(" ([=<]) ")  # a number is not broken from what it is
+
+
+def headings(*blocks: Sequence[str]) -> str:
+    """The title of a table, of headings of one or more lines: those without a line are left out."""
+    return "\n\n".join("\n".join(block) for block in blocks if block)
 
 
 def facts_lines(facts: Sequence[str]) -> list[str]:

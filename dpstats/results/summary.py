@@ -48,6 +48,7 @@ from dpstats.plan.tables import (
     facts_lines,
     has_risk,
     header_table,
+    headings,
     in_units,
     is_output,
     method_name,
@@ -118,7 +119,7 @@ def summarize(
     """
     plan, risk = results.plan, risk_note(results, n)
     if not full:
-        summary = Summary([coefficient_table(results, title="\n".join(heading(results)))])
+        summary = Summary([coefficient_table(results, title=heading(results))])
         certified = f"Certified: {guaranteed(plan)}" if plan.guarantee.certified else guarantee_note(plan)
         spent = budget_line(results) + (" Details: summary(full=True)." if details is None else "")
         risk_notes, notes = (risk, []) if n is not None else ([], risk)
@@ -162,7 +163,7 @@ def summarize(
     return Summary([*tables, *plan_tables(plan)], notes)
 
 
-def heading(results: ReleasedModel) -> list[str]:
+def heading(results: ReleasedModel) -> str:
     """The lines above the coefficients: a banner if there is no guarantee, the model, and what it is about."""
     plan = results.plan
     facts = [modelled_level(plan), f"{plan.family.link} link", f"{counted_title(results)}: {rows_text(results)}"]
@@ -179,7 +180,7 @@ def heading(results: ReleasedModel) -> list[str]:
     if results.selects:
         facts.append(chosen_text(results))
     facts += [f"{name.lower()} {fact}" for name, fact in auxiliary_facts(plan)]
-    return [*banner(plan.guarantee), model_title(plan), *facts_lines(facts), *facts_lines(fit_facts(results))]
+    return headings(banner(plan.guarantee), [model_title(plan)], facts_lines(facts), facts_lines(fit_facts(results)))
 
 
 def chosen_text(results: ReleasedModel) -> str:

@@ -54,3 +54,17 @@ class TestSigns:
             )
             # A bare sign of these would end the line or the cell.
             assert not re.search(r"(?<!\\)#|(?<!\\)%(?!\\caption)|(?<!\\)_", page.replace(r"\\", ""))
+
+
+def test_a_caption_has_a_separator_wherever_a_heading_ends() -> None:
+    """Where the heading filled its line, the caption went on without one: `(s.d. 7) deviance explained`."""
+    rng = np.random.default_rng(0)
+    name, x = "income_above_fifty_grand", rng.uniform(0, 1, 4000)
+    rows = {"x": x, name: (rng.uniform(size=4000) < 1 / (1 + np.exp(1 - 3 * x))).astype(int)}
+    fit = dp.logit(f"{name} ~ x", rows, 20.0, domain={"x": (0, 1), name: [0, 1]}, seed=1)
+    heading = re.compile(rf"; Pr\({name} = 1\); logit link; rows: about [\d,]+ \(s\.d\. \d+\); deviance explained ")
+    for page in (fit.to_html(), fit.to_markdown().replace("\\_", "_"), fit.to_latex().replace("\\_", "_")):
+        assert heading.search(page)
+    above, below = str(fit.summary()).split("deviance explained")[0].splitlines()[-2:]
+    assert above.strip().startswith(f"Pr({name} = 1); logit link; rows: about")
+    assert below.strip() == ""  # what centres the heading that follows
