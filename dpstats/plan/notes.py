@@ -239,7 +239,9 @@ def faults_line(plan: Any) -> list[str]:
     typed = [] if unit is None else [argument("unit", unit)]  # without it single rows are protected
     typed += [phrase(f"eps={eps:g}", shell=f"--eps {eps:g}")] if eps <= plan.guarantee.eps else []
     python = f"dp.check{' with ' * bool(typed)}{joined(typed)}"
-    check = phrase(python, shell=" ".join([shell_command("check", plan.family.name), *typed]))
+    family = getattr(plan, "family", None)  # of released sums there is none, and no command of the shell
+    command = "" if family is None else shell_command("check", family.name)
+    check = phrase(python, shell=" ".join([command, *typed]))
     which = "no other column" if counts.named else "no column"
     if share >= 1:
         return [f"Noise hides how many rows a column loses or clips. {check} counts them."]

@@ -123,7 +123,7 @@ def summarize(
         certified = f"Certified: {guaranteed(plan)}" if plan.guarantee.certified else guarantee_note(plan)
         spent = budget_line(results) + (" Details: summary(full=True)." if details is None else "")
         risk_notes, notes = (risk, []) if n is not None else ([], risk)
-        # What is the same in every table stands there if there is room, and is no reason to look for more.
+        # What is the same in every table stands there if there is room.
         words = wording_notes(results)
         notes = [note for note in [*essential_notes(results), *notes] if note not in words]
         if (unit := plan.guarantee.unit) is not None:  # in full, and by a check
@@ -131,8 +131,9 @@ def summarize(
         if (unnamed := faults_line(plan)) and isinstance(plan.design, DesignSpec):  # why rows may be lost stands there
             left_out = dropped_note(plan.design.parsed, plan.design.domain)
             notes.sort(key=lambda note: note.rstrip(".") not in left_out)
+        notes += words
         more = len(notes) - MOST_NOTES
-        notes = [*notes, *words][:MOST_NOTES]
+        notes = notes[:MOST_NOTES]
         if more > 0:
             notes.append(f"{more} more note{'s' * (more > 1)}: {phrase('fit.notes', shell='--full')}")
         parts = [wrap_note(note) for note in (certified, spent, *unnamed, *notes, *risk_notes)]
