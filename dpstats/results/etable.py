@@ -85,6 +85,8 @@ class ETable(Printed):
     >>> table = dp.etable(fits)
     >>> "education" in table.summary().as_text()
     False
+    >>> table.to_csv().splitlines()[0]
+    ',age,age,age,sex,sex,sex'
     >>> dp.etable(fits, title="Income").to_latex(label="tab:income").splitlines()[2:4]
     ['\\\\caption{Income}', '\\\\label{tab:income}']
     """
@@ -139,6 +141,10 @@ class ETable(Printed):
         summary = self.summary()
         shown = summary if check_flag("notes", notes) else Summary(summary.tables)
         return written_text(path, shown.as_latex(label, floating=self.title != ""))
+
+    def to_csv(self, path: str | Path | None = None) -> str:
+        """`frame` as CSV, with all digits and two lines of headers, also written to `path` if one is given."""
+        return written_text(path, self.frame.to_csv())
 
     def _abreast(self, width: int) -> int:
         """How many fits stand beside each other, if long names go on beside the errors, and in a third line."""

@@ -482,3 +482,12 @@ def test_fits_of_chosen_columns_say_so_beside_others() -> None:
     assert "apart, same: effects in the model chosen; a column without a cell was not chosen." in notes
     assert "same: not adjusted for selection, as the same rows chose the columns." in notes
     assert "apart: not adjusted" not in notes
+
+
+def test_the_numbers_of_a_table_are_written_as_csv(fits: dict[str, dp.GLMResults], tmp_path: Path) -> None:
+    table = dp.etable([fits["paid"], fits["plain"]])
+    text = table.to_csv(tmp_path / "table.csv")
+    assert (tmp_path / "table.csv").read_text() == text
+    read = pd.read_csv(tmp_path / "table.csv", header=[0, 1], index_col=0)
+    assert read.columns.tolist() == table.frame.columns.tolist()
+    assert np.array_equal(read.to_numpy(), table.frame.to_numpy(), equal_nan=True)
