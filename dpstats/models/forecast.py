@@ -57,6 +57,7 @@ from dpstats.models.supposed_rows import (
     record_means,
     row_means,
     sample_rows,
+    shrunk_means,
     supposed,
     weight_cap,
 )
@@ -121,6 +122,8 @@ class Forecast:
     # The cap that it finds, in model units, and the rows themselves; None unless all of them is described.
     cap: float | None = field(default=None, kw_only=True)
     sample: Sample | None = field(default=None, kw_only=True, repr=False)
+    # Rows of counts by population: shrinkage moves their weights.
+    counts: Mapping[str, Sample] = field(default_factory=dict, kw_only=True, repr=False)
     # Whether errors are those that nineteen in twenty fits stay below, of rows that are described.
     unlucky: bool = field(default=False, kw_only=True)
     alike: bool = field(default=False, kw_only=True)  # whether the rows of a person are supposed to be
@@ -128,6 +131,8 @@ class Forecast:
     half_explained: bool = field(default=False, kw_only=True)
     # Errors by what is drawn, the same of cautious fits; a change of anything else needs one of its own.
     draws: dict[tuple[str, int], list[Vector]] = field(default_factory=dict, kw_only=True, repr=False)
+    # By population and rows what a row adds at coefficients that are shrunk; the same of cautious fits.
+    shrunk: dict[tuple[str, float], RowMeans] = field(default_factory=dict, kw_only=True, repr=False)
 
     @cached_property
     def _projection(self) -> Projection:
@@ -158,7 +163,7 @@ class Forecast:
         """The same of the same call at another budget."""
         check_type("plan", plan, Plan, "a plan of the same call, as plan.at(eps) makes it")
         _check_plan(plan)
-        return replace(self, plan=plan, draws={})
+        return replace(self, plan=plan, draws={}, shrunk={})
 
     def cautious(self) -> Forecast:
         """The same of fits that go badly: of described rows errors are those that nineteen in twenty stay below."""
@@ -329,9 +334,11 @@ class Forecast:
         # A search asks again for the numbers that its table is of.
         known = self.draws.setdefault((name, n), [])
         for place in range(draws):
-            noise = law.sample(random)
+            noise, moved = law.sample(random), None
+            if name in self.counts:
+                moved = self._noise_law.draws(1, random)[0]
             if place == len(known):
-                known.append(self._errors(name, n, noise))
+                known.append(self._errors(name, n, noise, moved))
             yield known[place]
 
     def _larger(self, name: str, n: int) -> Vector | float:
@@ -350,10 +357,25 @@ class Forecast:
         Noise of one in every entry moves the eigenvalues of a matrix by up to about 2 sqrt(p), and ratios are in units
         of sqrt(2).
         """
-        ratios = self._known(n * self.populations[name].information, noisy=False).identified.ratios
+        ratios = self._known(n * self._released(name, n).information, noisy=False).identified.ratios
         if ratios.min() >= math.sqrt(2 * len(ratios)) + SURE:
             return True
         return False if ratios.max() < HOPELESS else None
+
+    def _released(self, name: str, n: float, noise: Vector | None = None) -> RowMeans:
+        """What a row of a population adds at the coefficients that `n` rows release, if it is counts; else at its own.
+
+        Coefficients have this noise, or none.
+        """
+        means = self.populations[name]
+        stage = None if name not in self.counts else self.plan.stages[-1].plan
+        if stage is None or (noise is None and (name, n) in self.shrunk):
+            return self.shrunk.get((name, n), means)
+        rows, cap = self.counts[name], weight_cap(self.plan)
+        released = shrunk_means(self.plan.family, rows, cap, means, stage, n, noise)
+        if noise is None:
+            self.shrunk[name, n] = released
+        return released
 
     def _known(self, matrix: Vector, *, noisy: bool) -> KnownInformation:
         """What is known of an information matrix, and identified of it."""
@@ -388,23 +410,29 @@ class Forecast:
         stage = replace(plan.objective, statistics=replace(statistics, residuals=centre))
         return replace(plan, stages=(plan.stages[0]._replace(plan=stage),))
 
-    def _errors(self, name: str, n: float, noise: Vector | None = None) -> Vector:
+    def _errors(self, name: str, n: float, noise: Vector | None = None, moved: Vector | None = None) -> Vector:
         """Errors of `n` rows, with noise as for `_inferred`, shape (p,)."""
         # On matrices so small BLAS's threads wait for each other.
         with single_blas_thread(len(self.coefficients)), quiet():
-            return np.asarray(self._inferred(name, n, noise).se)
+            return np.asarray(self._inferred(name, n, noise, moved).se)
 
-    def _inferred(self, name: str, n: float, noise: Vector | None = None) -> Inference:
-        """The table of errors of `n` rows that are as their mean, with some noise in what is released or with none."""
+    def _inferred(self, name: str, n: float, noise: Vector | None = None, moved: Vector | None = None) -> Inference:
+        """The table of errors of `n` rows that are as their mean, with some noise in what is released or with none.
+
+        Coefficients of counts have noise too if it is given (`moved`), as the information is of the released ones.
+        """
         plan, means = self._likely_plan(name, n), self.populations[name]
         if plan.objective.statistics is not None:
             sums = ReleasedSums(n * means.moments + (0.0 if noise is None else noise))
             return sums_inference(plan, sums, None, self._known(sums.matrix, noisy=noise is not None)).table
         stage = plan.stages[-1].plan
         assert stage.information is not None
-        matrix, curvature = n * means.information, np.diag(stage.curvature)
-        start = matrix @ means.coef + curvature @ stage.shrunk_towards
-        params = np.asarray(np.linalg.solve(matrix + curvature, start), dtype=np.float64)
+        means = self._released(name, n, moved)
+        params, matrix = means.coef, n * means.information
+        if name not in self.counts:
+            curvature = np.diag(stage.curvature)
+            start = matrix @ means.coef + curvature @ stage.shrunk_towards
+            params = np.asarray(np.linalg.solve(matrix + curvature, start), dtype=np.float64)
         matrix = matrix if noise is None else matrix + noise
         known = self._known(matrix, noisy=noise is not None)
         spread = _spread(plan, stage.information, known, params, n * means.square, n * means.weight)
@@ -468,7 +496,8 @@ def forecast(
         people, sample = record.column is not None, samples["known"] if everything else None
         populations = {name: one.person(record) for name, one in means.items()}
         half = everything and residual is None and family.response == "continuous" and not known.has_response(design)
-        return Forecast(plan, populations, alike=people, sample=sample, half_explained=half)
+        rows = {name: one.of_one_draw() for name, one in samples.items()} if family.response == "count" else {}
+        return Forecast(plan, populations, alike=people, sample=sample, half_explained=half, counts=rows)
 
 
 def likely_cap(plan: Plan, means: RowMeans, *, narrowed: bool) -> float:

@@ -297,7 +297,7 @@ class ClassesForecast(Forecast):
     def _known(self, matrix: Matrix, *, noisy: bool) -> KnownInformation:
         return forecast_information(matrix, self._projection, noisy=noisy)
 
-    def _inferred(self, name: str, n: float, noise: Matrix | None = None) -> Inference:
+    def _inferred(self, name: str, n: float, noise: Matrix | None = None, moved: Vector | None = None) -> Inference:
         stage, means = self.plan.stage, self.populations[name]
         matrix, basis = n * means.information, class_basis(stage.classes)
         start = matrix @ (means.coef.T @ basis).ravel()

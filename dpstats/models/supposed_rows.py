@@ -18,6 +18,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Family, Quantile
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.submodels import SEED
+from dpstats.mechanisms.stage import StagePlan
 from dpstats.models.population import (
     EXPLAINED,
     INDEPENDENT,
@@ -104,6 +105,11 @@ class Sample(NamedTuple):
     deviation: float = math.nan
     # Of n rows drawn like these the variance of the logarithm of a standard error is this over n, shape (p,).
     log_variances: Vector | float = 0.0
+
+    def of_one_draw(self) -> Sample:
+        """The rows of one draw of coefficients."""
+        rows = slice(self.size)
+        return self._replace(exog=self.exog[rows], offset=self.offset[rows], eta=self.eta[rows], endog=self.endog[rows])
 
     def weights(self, family: Family, cap: float | None) -> Vector:
         """Of the rows in the information, under a cap if there is one."""
@@ -207,6 +213,34 @@ def row_means(family: Family, sample: Sample, cap: float | None) -> RowMeans:
         both.T @ both / len(both),
         response,
         deviation,
+    )
+
+
+def shrunk_means(
+    family: Family,
+    sample: Sample,
+    cap: float | None,
+    means: RowMeans,
+    stage: StagePlan,
+    n: float,
+    noise: Vector | None = None,
+) -> RowMeans:
+    """What a row of counts adds at the coefficients of `n` rows that are shrunk as in a stage of a plan, with a noise.
+
+    Weights of counts follow their means, of which shrinkage may leave little: all of them change by the factor by which
+    those of the sample do, which has one draw of coefficients.
+    """
+    ridge = stage.curvature * (len(sample.exog) / n)
+    rows = Block(np.ascontiguousarray(sample.exog), family.mean(sample.eta), None, sample.offset)
+    linear = -ridge * stage.shrunk_towards + (0.0 if noise is None else noise * (len(sample.exog) / n))
+    objective = PerturbedObjective(family, [rows], ridge, linear, 1.0)
+    coef = np.asarray(minimize(objective, PUBLIC_GRADIENT * len(sample.exog)), dtype=np.float64)
+    shrunk = sample._replace(eta=sample.exog @ coef + sample.offset)
+    weights = [float(np.mean(one.weights(family, cap))) for one in (sample, shrunk)]
+    squares = [float(np.mean(family.slope(one.eta, one.endog) ** 2)) for one in (sample, shrunk)]
+    weight, square = weights[1] / weights[0], squares[1] / squares[0]
+    return means._replace(
+        coef=coef, information=weight * means.information, weight=weight * means.weight, square=square * means.square
     )
 
 
