@@ -346,15 +346,19 @@ def test_no_row_of_latex_begins_with_an_argument(fits: dict[str, dp.GLMResults])
 
 
 def test_a_share_of_capped_residuals_is_no_r2() -> None:
-    """Two thirds of the variance are in few large residuals, which the cap moves."""
+    """Two thirds of the variance are in one residual of a hundred, which the cap moves.
+
+    With each of the seeds 0 to 19 the shares are .885 to .888, and .329 to .335.
+    """
     rng = np.random.default_rng(1)
-    x = rng.uniform(0, 10, 20_000)
-    rows = {"x": x, "y": np.clip(x + rng.standard_t(2.2, 20_000), -40, 60)}
-    call = {"domain": {"x": (0, 10), "y": (-40, 60)}, "inference": True}
-    capped, exact = dp.ols("y ~ x", rows, 2.0, **call), dp.ols("y ~ x", rows, 2.0, method="statistics", **call)
+    x, residuals = rng.uniform(0, 10, 20_000), rng.standard_normal(20_000)
+    residuals[:200] = np.where(np.arange(200) % 2, 40, -40)
+    rows = {"x": x, "y": np.clip(x + residuals, -40, 60)}
+    call = {"domain": {"x": (0, 10), "y": (-40, 60)}, "inference": True, "seed": 1}
+    capped, exact = dp.ols("y ~ x", rows, 8.0, **call), dp.ols("y ~ x", rows, 8.0, method="statistics", **call)
     lines = {line[:16].strip(): line[16:].split() for line in str(dp.etable([capped, exact])).splitlines()}
     shown, true = float(lines["R2 (capped)"][0]), float(lines["R2"][0])
-    assert shown > true + 0.05
+    assert shown > true + 0.5
     assert len(lines["Residual cap"]) == 1
     assert "Residual cap" in str(dp.etable([capped])), "also where there is no other fit to differ from"
     assert "Residual cap" not in str(dp.etable([exact]))
