@@ -31,9 +31,9 @@ from benchmarks.inference.adaptive import (
     responses,
 )
 from benchmarks.prediction import diamonds
-from dpstats.models.expectations import Expectation, Outlook, Populations, choose
+from dpstats.models.expectations import DRAWS, Expectation, Outlook, Populations, choose
 from dpstats.models.population import KNOWN, KnownColumns
-from dpstats.models.supposed_rows import PUBLIC_ROWS, row_means
+from dpstats.models.supposed_rows import PUBLIC_ROWS, mean_information, row_means, sample_rows, weight_cap
 from dpstats.plan.row_counts import CHECK_SHARE
 from dpstats.privacy.trimming import buy_inner_interval, share_to_spend
 
@@ -111,15 +111,17 @@ def wide(factor: float, fits: int) -> None:
         print(setting, f"R2 {np.mean(explained):.4f}", f"intervals {np.mean(shares):.2f}", sep=" | ", flush=True)
 
 
-def foreseen(found: Population, eps: float, rows: int) -> Outlook:
+def likely_outlook(found: Population, eps: float, rows: int) -> Outlook:
     """What so many rows of a data set are expected to show by the plan that is chosen."""
     call = {"family": found.family, "check_share": 0, "ranges": "declared"}
     choices = (None, "auto", True) if found.family != "gaussian" else (None, True)
     plans = [dp.plan(found.formula, found.domain, eps, inference=setting, **call) for setting in choices]
     plan = plans[choose(plans, rows)]
     sample = found.frame.sample(min(len(found.frame), PUBLIC_ROWS), random_state=1)
-    means = row_means(plan, KnownColumns.from_arguments(plan.design, None, sample), KNOWN, None)
-    return Expectation(plan, Populations(means, means)).of(rows)
+    known, cap = KnownColumns.from_arguments(plan.design, None, sample), weight_cap(plan)
+    public = sample_rows(plan.design, plan.family, known, KNOWN, None, DRAWS)
+    information, means = mean_information(plan.family, public, cap), row_means(plan.family, public, cap)
+    return Expectation(plan, Populations(information, information, means, plan.design.response_scaling())).of(rows)
 
 
 def costs() -> None:
@@ -129,7 +131,7 @@ def costs() -> None:
         numbers = len(dp.plan(found.formula, found.domain, 1.0, family=found.family).counts.trimmable)
         for rows in ROWS:
             if price := share_to_spend(rows, "add_remove", numbers):
-                before, after = (foreseen(found, 1 - CHECK_SHARE - less, rows) for less in (0.0, price))
+                before, after = (likely_outlook(found, 1 - CHECK_SHARE - less, rows) for less in (0.0, price))
                 cells = f"{after.share - before.share:+.3f}", f"{after.loss / before.loss:.3f}"
                 print(name, rows, f"{price:.3f}", f"{before.share:.2f}", *cells, sep=" | ", flush=True)
 

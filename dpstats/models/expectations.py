@@ -26,7 +26,7 @@ from dpstats.inference import KnownInformation, MatrixLaw
 from dpstats.inference.inverse import LEAST_RATIO
 from dpstats.mechanisms.design import SubDesign
 from dpstats.models.forecast import information_law
-from dpstats.models.population import POOR, USUAL, KnownColumns, mean_exposure
+from dpstats.models.population import POOR, RICH, USUAL, KnownColumns, mean_exposure
 from dpstats.models.supposed_rows import RowMeans, mean_information, row_means, sample_rows, weight_cap
 from dpstats.plan import Plan
 from dpstats.plan.notes import narrowed_columns
@@ -36,7 +36,16 @@ from dpstats.plan.tables import tailed_columns
 Vector = NDArray[np.float64]
 
 EXPECTED_RATIO = 2.5
-"""At this ratio of the expected information to its noise a coefficient has an interval every other time."""
+"""At this ratio of the expected information to its noise a coefficient has an interval every other time, beside few."""
+
+LIKELY_STRENGTH, STRENGTH_SLOPE = 1.8, 3.0
+"""At this ratio of the information on all other coefficients to its noise a coefficient has an interval every other
+time, however much is known of itself; and how fast its chance rises with the ratio, in standard deviations of a normal
+law (docs/proofs/inference, 4: noise in the whole of the information)."""
+
+FEWER_ROWS = 2.0 ** (-np.arange(9) / 2)
+"""Where these parts of the rows show a coefficient, more do: a coefficient that is hardly identified disturbs others,
+and one that is not identified at all does not."""
 
 SURE_RATIO = EXPECTED_RATIO + 3.0
 """At this one it has one nearly always, and what others would have without it no longer counts.
@@ -109,6 +118,7 @@ class Populations(NamedTuple):
     """What a row adds in the mean."""
 
     identifying: Vector  # of l'' x x', for what is identified; shape (p, p)
+    informative: Vector  # the same of rows that say much, as nothing is known of how columns disturb each other
     usual: RowMeans
     scaling: tuple[float, float]  # middle and half width of the response, in units of which they are
 
@@ -220,11 +230,15 @@ def _populations(
     """What is supposed of rows, by the cap on their weights; `count` as in `_count_level`, `bought` as known."""
     known = KnownColumns.from_arguments(design, typical, None, bought=bought)
     # What is identified is judged by rows that say little; but poor counts would be rare besides.
-    usual, poor = (
-        sample_rows(design, family, known, replace(prior, count=count), None, DRAWS) for prior in (USUAL, POOR)
-    )
+    priors = (*(replace(one, count=count) for one in (USUAL, POOR)), replace(RICH, count=max(count, RICH.count)))
+    usual, poor, rich = (sample_rows(design, family, known, prior, None, DRAWS) for prior in priors)
     return {
-        cap: Populations(mean_information(family, poor, cap), row_means(family, usual, cap), design.response_scaling())
+        cap: Populations(
+            mean_information(family, poor, cap),
+            mean_information(family, rich, cap),
+            row_means(family, usual, cap),
+            design.response_scaling(),
+        )
         for cap in caps
     }
 
@@ -246,6 +260,7 @@ class Expectation:
         among = np.ix_(kept, kept)
         self.coef, self.row_information = means.coefficients(plan)[kept], usual.information[among]
         self.ratios = InformationRatios(plan, identifying[among])
+        self._other_ratios = InformationRatios(plan, (record.rows * means.informative)[among])
         # Of a well-specified model l'^2 over l'' is twice the loss of a row that is left: the unit of an excess.
         rescaled_by = (plan.design.response_scaling()[1] / means.scaling[1]) ** 2
         self.units = usual.weight / usual.square * rescaled_by if usual.square > 0 else 0.0
@@ -290,9 +305,8 @@ class Expectation:
         return float(np.mean(self._chances(by_rows, n)))
 
     def _chances(self, by_rows: InformationRatios, n: float) -> Vector:
-        ratios = by_rows.of(self._used(n))
-        # Near the threshold the noise decides, so that the chance is smooth in n.
-        chances = np.where(ratios > 0, special.ndtr(ratios - EXPECTED_RATIO), 0.0)
+        n = self._used(n)
+        chances = interval_chances(by_rows.of(n), self._other_ratios.of(n))
         together = float(np.min(chances, where=self._hiding, initial=1.0))
         return chances * (1 - HIDDEN * (1 - together))
 
@@ -320,6 +334,22 @@ class Expectation:
         covariance = FAR**2 * far + np.linalg.pinv(information) / self.units
         squares = np.sum(rows @ covariance * rows, axis=1)
         return float(np.exp(np.mean(np.log(squares[squares > 0])) / 2)) if np.any(squares > 0) else 1.0
+
+
+def interval_chances(ratios: Vector, others: Vector) -> Vector:
+    """The chance of an interval of each coefficient by the ratios of `InformationRatios`, shape (p,).
+
+    `others` are those by which coefficients disturb each other. Near the thresholds the noise decides, so that chances
+    are smooth in the number of rows.
+    """
+    own, others = (FEWER_ROWS[:, None] * of_all for of_all in (ratios, others))
+    with np.errstate(divide="ignore"):
+        # Where a coefficient is hardly ever identified it is dropped, and disturbs no other one.
+        disturbances = np.minimum(1 / (2 * others**2), others / LEAST_RATIO**4)
+    left = np.maximum(disturbances.sum(axis=1, keepdims=True) - disturbances, np.finfo(np.float64).tiny)
+    whole = special.ndtr(STRENGTH_SLOPE * (1 / np.sqrt(left) - LIKELY_STRENGTH))
+    chances = np.minimum(special.ndtr(own - EXPECTED_RATIO), whole).max(axis=0)
+    return np.where(ratios > 0, chances, 0.0)
 
 
 class InformationRatios:

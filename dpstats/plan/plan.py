@@ -164,8 +164,7 @@ class Plan(Simulated, PlanFacts):
             summary of the fit names it, or "napp or statistics" where what is bought before decides between the two.
             The share is a cautious forecast, for uninformative rows (narrow, off-centre numbers; rare levels) and the
             declared ranges (docs/proofs/adaptive); `standard_errors` and `dp.sample_size` also forecast for usual rows,
-            which show intervals with far fewer. It is too optimistic for more than 20 columns that all have typical
-            values: `standard_errors` is more exact. Numbers with typical values are as these say, and rows beyond them
+            which show intervals with far fewer. Numbers with typical values are as these say, and rows beyond them
             are taken off as of normal numbers; those beyond an interval that was bought are not. Numbers with
             ``inner=`` alone lie far from its middle, as skewed ones do: a mean at 1/5 of its width, and a standard
             deviation of 1/8. Of a screened model the widest terms stand for those that will be chosen, and narrower

@@ -20,7 +20,7 @@ from dpstats.mechanisms.spec import obstacle
 from dpstats.plan import Plan
 from dpstats.plan.methods import narrowed_unasked
 from dpstats.plan.notes import GREATEST_EPS, lost_errors, may_screen, narrowed_columns
-from dpstats.plan.tables import capped_at, is_optimistic, is_output
+from dpstats.plan.tables import capped_at, is_output
 from dpstats.privacy.trimming import BOUGHT_EPS, NARROWEST, eps_despite_zeros
 from dpstats.results.inference_mixin import shows_errors
 from dpstats.results.model import NeededRows, ReleasedModel
@@ -209,10 +209,9 @@ def few_rows_note(results: ReleasedModel) -> str:
         return f"No number of {of} is expected to be enough for all of them at this eps."
     rough = counted is not None and counted[1] > LARGEST_COUNT_ERROR * counted[0]
     halves = "" if results.plan.request.options.split is None else " (both halves)"
-    about = "more than about" if is_optimistic(results.plan) else "about"
     return (
         f"{of.capitalize()} times eps are too few: if {favourable_columns(results.plan, not_collinear=False)}, nearly "
-        f"all coefficients need {about} {rows_or_eps(needed, results.plan, rough=rough)}{halves}."
+        f"all coefficients need about {rows_or_eps(needed, results.plan, rough=rough)}{halves}."
     )
 
 

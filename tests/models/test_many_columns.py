@@ -1,35 +1,98 @@
-"""What is said of forecasts by rows where columns are many and nothing of them is taken to be uninformative."""
+"""Forecasts by rows of many columns of which all is declared: noise in the whole of the information counts."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
+import pytest
 
 import dpstats as dp
+from dpstats.models.expectations import interval_chances
 
-BETTER = "too optimistic for so many columns: plan.standard_errors(n) is more exact"
 
-
-def described(columns: int) -> tuple[str, dict[str, dp.Range]]:
+def described(columns: int) -> tuple[str, dict[str, Any]]:
     names = [f"x{place}" for place in range(columns)]
     domain = {name: dp.Range(0, 100, typical=(50, 10)) for name in names}
-    return f"y ~ {' + '.join(names)}", {**domain, "y": dp.Range(-100, 140)}
+    return f"y ~ {' + '.join(names)}", {**domain, "y": dp.Range(-12, 12, typical=(0, 1.1))}
 
 
-def test_a_forecast_by_rows_says_where_it_promises_too_much() -> None:
-    for columns, optimistic in ((10, False), (40, True)):
-        formula, domain = described(columns)
-        plan = dp.plan(formula, domain, 1.0, inference=True)
-        assert (BETTER in " ".join(str(plan).split())) == optimistic
-    formula, domain = described(40)
-    undescribed = dp.plan(formula, {**domain, "x3": (0, 100)}, 1.0, inference=True)
-    assert BETTER not in " ".join(str(undescribed).split()), "it is cautious of such a column"
-
-
-def test_so_many_rows_as_a_note_names_are_a_lower_bound_for_many_columns() -> None:
-    formula, domain = described(40)
+def rows_of(columns: int, rows: int) -> pd.DataFrame:
     random = np.random.default_rng(1)
-    data = pd.DataFrame(random.normal(50, 10, (9_000, 40)), columns=list(domain)[:-1])
-    data["y"] = data["x0"] / 10 + random.normal(0, 1, len(data))
-    fit = dp.ols(formula, data, 1.0, domain=domain, inference=True, seed=1)
-    assert "nearly all coefficients need more than about" in " ".join(str(fit.summary()).split())
+    data = pd.DataFrame(random.normal(50, 10, (rows, columns)), columns=[f"x{place}" for place in range(columns)])
+    data["y"] = (data["x0"] - 50) / 30 + random.normal(0, 1, rows)
+    return data
+
+
+@pytest.mark.parametrize(
+    (
+        "columns",
+        "tolerance",
+        "drawn",
+    ),  # benchmarks.inference.many_columns: logit, 40 draws
+    [
+        (3, 0.1, {2: 0.41, 3: 0.78, 4: 0.94}),
+        (10, 0.14, {3: 0.15, 4: 0.49, 5: 0.85, 6: 0.96}),
+        (30, 0.14, {5: 0.02, 6: 0.18, 7: 0.53, 8: 0.81, 10: 1.0}),
+        (60, 0.14, {6: 0.0, 10: 0.57, 13: 1.0}),
+    ],
+)
+def test_chances_are_those_of_draws_of_the_noise(columns: int, tolerance: float, drawn: dict[int, float]) -> None:
+    for ratio, share in drawn.items():
+        ratios = np.full(columns + 1, float(ratio))
+        ratios[0] *= 2.2  # the intercept's
+        assert interval_chances(ratios, ratios).mean() == pytest.approx(share, abs=tolerance)
+
+
+def test_a_coefficient_that_is_hardly_identified_disturbs_others_and_a_hopeless_one_does_not() -> None:
+    good = np.full(10, 8.0)
+    alone, hopeless, hardly = (
+        interval_chances(every := np.append(good, [ratio] * 10), every)[:10].mean() for ratio in (1e9, 0.02, 2.0)
+    )
+    assert alone > 0.99
+    assert hopeless > 0.99
+    assert hardly < 0.05
+    rare = np.append(good, [0.6] * 10)  # levels of one row in 100: draws leave .4 of the numbers an interval
+    assert 0.15 < interval_chances(rare, rare)[:10].mean() < 0.5
+
+
+def test_more_rows_never_show_less() -> None:
+    rare = np.append(np.full(10, 1.0), np.full(10, 0.07))  # benchmarks: ten numbers beside ten levels of one row in 100
+    shares = np.array([interval_chances(rows * rare, rows * rare).mean() for rows in np.geomspace(1, 200, 60)])
+    assert np.all(shares > np.maximum.accumulate(shares) - 0.03)  # fewer rows are tried in steps
+    assert shares[-1] > 0.99
+
+
+def test_rows_that_a_table_promises_errors_for_show_them_and_others_do_not() -> None:
+    formula, domain = described(30)
+    table = dp.plan(formula, domain, 1.0, inference=True).by_rows([14_000, 45_000])
+    assert table["share"].tolist() == [pytest.approx(0, abs=0.05), pytest.approx(1, abs=0.05)]
+    call: dict[str, Any] = {"domain": domain, "inference": True, "on_mismatch": "go", "seed": 1}
+    few, enough = (dp.ols(formula, rows_of(30, rows), 1.0, **call).bse for rows in (14_000, 45_000))
+    assert np.isfinite(few).mean() < 0.1
+    assert np.isfinite(enough).mean() > 0.9
+
+
+def test_a_default_fit_does_not_pay_for_errors_that_noise_in_the_whole_hides() -> None:
+    formula, domain = described(30)
+    table = dp.plan(formula, domain, 1.0).by_rows([14_000, 45_000])
+    assert table["errors"].tolist() == ["none", "paid"]
+
+
+def test_rows_that_a_note_names_as_enough_are_enough() -> None:
+    formula, domain = described(30)
+    data = rows_of(30, 60_000)
+    fit = dp.ols(formula, data.iloc[:14_000], 1.0, domain=domain, inference=True, on_mismatch="go", seed=1)
+    assert fit.needed_rows is not None
+    needed = round(fit.needed_rows.usual or 0)
+    assert 25_000 < needed < 45_000
+    enough = dp.ols(formula, data.iloc[:needed], 1.0, domain=domain, inference=True, seed=2)
+    assert np.isfinite(enough.bse).mean() >= 0.9
+
+
+def test_columns_that_nobody_describes_are_not_doubly_suspected() -> None:
+    domain: dict[str, Any] = {f"x{place}": (0, 100) for place in range(20)}
+    formula = f"y ~ {' + '.join(domain)}"
+    table = dp.plan(formula, {**domain, "y": (0, 1)}, 1.0, family="binomial", inference=True).by_rows([100_000])
+    assert table["share"].iloc[0] == pytest.approx(0.48, abs=0.05)  # as it was by each coefficient's own noise
