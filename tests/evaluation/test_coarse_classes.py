@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable
 from functools import cache
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -211,3 +212,14 @@ def test_cells_tell_rare_rows_apart_and_stay_narrow_about_one_half() -> None:
     assert len(set(cells)) == 3
     shares = 1 / (1 + np.exp(-probability_grid(40, -9.0, 9.0).ends))
     assert np.diff(shares).max() < 0.07
+
+
+@pytest.mark.parametrize(("squares", "share"), [(False, 0.2), (False, 0.02), (True, 0.2), (True, 0.02)])
+def test_hidden_numbers_are_taken_as_far_as_an_exponential_tail_goes(squares: bool, share: float) -> None:
+    """Never nearer than half an octave beyond the last place where they stand out."""
+    sizes = np.random.default_rng(1).exponential(size=1_000_000)
+    far = np.quantile(sizes, 1 - share)
+    mean = np.mean(sizes[sizes > far] ** (1 + squares)) / far ** (1 + squares)
+    grid = SimpleNamespace(squares=squares)
+    ratio = numeric._ratio_beyond(SimpleNamespace(grid=grid), numeric.Tail(1.0, 2.0, share))  # type: ignore[arg-type]
+    assert ratio == pytest.approx(max(mean, 1.5), rel=0.01)

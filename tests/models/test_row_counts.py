@@ -28,7 +28,15 @@ from dpstats.models import adaptive, sources
 from dpstats.models.sources import FormulaSource, _row_sums
 from dpstats.plan import range_eps
 from dpstats.plan.notes import faults_line
-from dpstats.plan.row_counts import CHECK_SDS, CHECK_SHARE, FALSE_NOTES, FALSE_STOPS, LARGE_UNNAMED, RowCounts
+from dpstats.plan.row_counts import (
+    CHECK_SDS,
+    CHECK_SHARE,
+    FALSE_NOTES,
+    FALSE_STOPS,
+    LARGE_UNNAMED,
+    RowCounts,
+    most_by_noise,
+)
 from dpstats.privacy.accounting import exact
 from dpstats.privacy.guarantee import Adjacency, Guarantee
 from dpstats.wording import shell_wording
@@ -472,6 +480,14 @@ def test_rows_beyond_typical_values_name_a_column_as_seldom_as_noise_alone_does(
     for share, least in ((0.01, 0.9), (0.02, 0.99)) if rows == 50_000 else ():
         coded = [one.released(one.rows or 0, np.add(one.at_fault, [share * rows, *[0] * 20])) for one in fits]
         assert np.mean(["x0" in [fault.column for fault, *_ in one.named] for one in coded]) > least
+
+
+def test_normal_rows_beyond_typical_values_are_no_fault() -> None:
+    """A normal column loses .27 %: that and the noise pass unnamed, and a hundredth of the rows without any noise."""
+    typical = Fault("x", "lost", "(20, 80) typical drops")
+    assert most_by_noise(typical, 1e6, 10.0, 7.0) == pytest.approx(10_000)
+    assert most_by_noise(typical, 100_000, 1_000.0, 7.0) == pytest.approx(7_000 + 270, rel=1e-3)
+    assert most_by_noise(CLIPPED, 1e6, 10.0, 7.0) == 70
 
 
 def test_a_fit_and_a_check_name_a_column_with_typical_values_by_one_rule() -> None:

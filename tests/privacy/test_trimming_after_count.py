@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 import numpy as np
+import pandas as pd
 import pytest
 from numpy.typing import NDArray
 from selection_law import probabilities
 
+import dpstats as dp
 from dpstats.privacy import trimming
-from dpstats.privacy.trimming import cell_counts, rows_that_pay, share_to_spend, trimming_scale, trimming_scores
+from dpstats.privacy.trimming import (
+    cell_counts,
+    eps_despite_zeros,
+    rows_that_pay,
+    share_to_spend,
+    trimming_scale,
+    trimming_scores,
+)
 
 
 @pytest.fixture
@@ -71,3 +80,18 @@ def test_count_and_choice_together_cost_what_they_are_charged() -> None:
 def test_a_purchase_that_follows_the_true_number_of_rows_is_caught() -> None:
     """The planted bug: the number of rows itself decides; where it begins to pay, one row makes intervals possible."""
     assert np.isinf(worst(of_true_rows=True)).any()
+
+
+def test_the_eps_that_is_named_for_many_zeros_buys_a_narrower_range_and_a_third_of_it_does_not() -> None:
+    """Of 40 purchases for a column of which nine in ten are 0 all, 30 of half of the eps, and 4 of .35 of it."""
+    rows, (_, eps), narrowed = 5_000, eps_despite_zeros(5_000, "add_remove", 1), []
+    for part in (1.0, 0.35):
+        found = []
+        for seed in range(40):
+            random = np.random.default_rng(seed)
+            frame = pd.DataFrame({"x": np.where(random.random(rows) < 0.9, 0, random.uniform(0, 12, rows))})
+            bought = dp.buy_ranges(frame, ["x"], eps=part * eps, domain={"x": (0, 100)}, seed=seed).domain["x"]
+            found.append(isinstance(bought, dp.Range) and bought.interval[1] < 50)
+        narrowed.append(sum(found))
+    assert narrowed[0] >= 36
+    assert narrowed[1] <= 12
