@@ -615,12 +615,13 @@ class Fault(NamedTuple):
                 f"as 9, make them missing{'' if self.response else meant}"
             )
         if self.kind == "undeclared":
-            # A response that is declared bool has two levels as well.
-            two = ". If bool is declared and the codes are 1 and 2, or no and yes, declare the levels [1, 2], or "
-            two += "['no', 'yes']"
+            undeclared = "a level that is not declared, or a code for missing, such as 9"
+            if self.declared != TWO_LEVELS:
+                return f"{undeclared}. Compare the spelling with the codebook"
+            # A response of two values that is declared bool or by a range has two levels as well.
             return (
-                "a level that is not declared, or a code for missing, such as 9. Compare the spelling with the codebook"
-                f"{two if self.declared == TWO_LEVELS else ''}"
+                f"{undeclared}. If bool or (0, 1) is declared and the codes are 1 and 2, or no and yes, declare the "
+                "levels [1, 2], or ['no', 'yes']. Compare the spelling with the codebook if levels are declared"
             )
         if self.kind != "lost":
             return f"{self.kind} the declared range {self.declared}. {self._codebook_range}"

@@ -1118,6 +1118,17 @@ def test_wrong_declarations_get_what_to_type(column: str, declared: Any, told: s
             dp.logit(f"{column} ~ y", data, 2.0, domain={"y": (0, 1), column: declared}, seed=1)
 
 
+def test_text_in_a_response_of_0_and_1_is_no_matter_of_spelling() -> None:
+    """The spelling came first, and a range was not named as what may be declared."""
+    x = np.arange(2000) % 100 / 100
+    data = pd.DataFrame({"x": x, "word": np.where(x > 0.5, "yes", "no")})
+    told = "such as 9. If bool or (0, 1) is declared and the codes are 1 and 2, or no and yes, declare the levels"
+    domain = {"x": (0, 1), "word": (0, 1)}
+    with pytest.raises(MismatchError, match=re.escape(told)):
+        dp.logit("word ~ x", data, 2.0, domain=domain, seed=1)
+    assert told in " ".join(str(dp.check("word ~ x", data, domain, 2.0, family="binomial", seed=1)).split())
+
+
 def test_a_fit_of_which_nearly_all_rows_lie_beyond_a_range_asks_for_the_unit() -> None:
     random = np.random.default_rng(5)
     data = pd.DataFrame({"grams": random.normal(70_000, 9_000, 4_000), "x": random.uniform(0, 1, 4_000)})
