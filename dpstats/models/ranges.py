@@ -48,9 +48,11 @@ from dpstats.privacy.ranges import (
     buy_weighted_mean,
     check_range_eps,
     count_candidates,
+    is_narrowest,
 )
 from dpstats.privacy.trimming import buy_inner_intervals, counts_away
 from dpstats.quiet import hide_frames
+from dpstats.wording import argument
 
 PROOF = "docs/proofs/ranges"
 
@@ -70,6 +72,9 @@ class BoughtRanges:
         Pass it as ``domain=`` to any number of models: the ranges are public from now on.
     guarantee : Guarantee
         For the ranges alone.
+    narrowest : tuple of str
+        The columns whose bought range is the narrowest about zero that can be bought. Nearly all of their values are
+        zero, or too small to tell from it; larger ones would be clipped.
 
     Examples
     --------
@@ -85,9 +90,22 @@ class BoughtRanges:
 
     domain: Domain
     guarantee: Guarantee
+    narrowest: tuple[str, ...] = ()
 
     def __repr__(self) -> str:
-        return f"<BoughtRanges: {self.domain!r}; {self.guarantee}>"
+        return f"<BoughtRanges: {self.domain!r}; {self.guarantee}>{self._narrowest_note}"
+
+    @property
+    def _narrowest_note(self) -> str:
+        """What to type where a range is of the zeros alone, a line; empty where none is."""
+        if not self.narrowest:
+            return ""
+        names, typed = ", ".join(map(repr, self.narrowest)), argument("domain", {self.narrowest[0]: (0, 1000)})
+        return (
+            f"\n{names}: the narrowest range about zero that can be bought. Nearly all values are zero or close to it, "
+            "and noise hides how far the others reach: a fit would clip them. Declare the range by the codebook, as in "
+            f"{typed}, or buy with more eps"
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """The Domain and the guarantee, for JSON.
@@ -97,7 +115,8 @@ class BoughtRanges:
         >>> dp.BoughtRanges.from_dict(bought.to_dict()) == bought
         True
         """
-        return {"domain": self.domain.to_dict(), "guarantee": self.guarantee.to_dict()}
+        narrowest = {"narrowest": list(self.narrowest)} if self.narrowest else {}
+        return {"domain": self.domain.to_dict(), "guarantee": self.guarantee.to_dict()} | narrowest
 
     @classmethod
     def from_dict(cls, facts: Mapping[str, Any]) -> BoughtRanges:
@@ -108,7 +127,8 @@ class BoughtRanges:
         >>> dp.BoughtRanges.from_dict(bought.to_dict()).domain == bought.domain
         True
         """
-        return cls(Domain.from_dict(facts["domain"]), Guarantee(**facts["guarantee"]))
+        narrowest = tuple(facts.get("narrowest", ()))
+        return cls(Domain.from_dict(facts["domain"]), Guarantee(**facts["guarantee"]), narrowest)
 
 
 @hide_frames
@@ -209,7 +229,9 @@ def buy_ranges(
         columns=names,
         domain=declared,
     )
-    return BoughtRanges(declared.with_(release.run(ledger)), release.guarantee)
+    ranges = release.run(ledger)
+    narrowest = tuple(name for name in unknown if is_narrowest(ranges[name].low, ranges[name].high))
+    return BoughtRanges(declared.with_(ranges), release.guarantee, narrowest)
 
 
 def check_numeric(table: Table, names: Sequence[str]) -> None:

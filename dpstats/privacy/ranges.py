@@ -316,6 +316,12 @@ MEAN_UNITS = 1024
 """A count enters the mean as a whole number of such parts of the reach."""
 
 
+def is_narrowest(low: float, high: float) -> bool:
+    """Whether a range that `buy_range` chose is the narrowest that it chooses about zero."""
+    sides = (low < 0) + (high > 0)  # of zero that the first selection's interval has
+    return low <= 0 <= high and high - low <= sides * 2.0 ** POWERS[0] * LEAST_WIDTH_AROUND_ZERO / CELLS
+
+
 def buy_interval(
     values: Values,
     low: float,

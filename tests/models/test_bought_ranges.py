@@ -11,6 +11,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.models.ranges import serve
+from dpstats.privacy.ranges import is_narrowest
 
 FORMULAS = {
     "y ~ x": "gaussian",
@@ -119,3 +120,24 @@ def test_no_screened_column_brings_gaussian_noise_after_a_pure_charge(delta: flo
     spent = sum(stage.delta for _, stage in fit.plan.stages)
     assert spent <= fit.guarantee.delta <= planned.guarantee.delta
     assert all(stage.noise.kind == "laplace" or stage.delta > 0 for _, stage in fit.plan.stages)
+
+
+def test_a_range_of_zeros_alone_is_named_with_what_to_type() -> None:
+    """Of 1,500 rows 2 % are amounts in the thousands, of which (0, 0.25) was bought without a word."""
+    rng = np.random.default_rng(0)
+    amount = np.where(rng.random(1500) < 0.98, 0, rng.lognormal(8, 1, 1500))
+    rows = pd.DataFrame({"amount": amount, "share": rng.uniform(0, 0.4, 1500), "change": rng.normal(0, 2, 1500)})
+    bought = dp.buy_ranges(rows, ["amount", "share", "change"], 3.0, domain={}, seed=1)
+    assert bought.narrowest == ("amount",)
+    assert "\n'amount': the narrowest range about zero that can be bought" in repr(bought)
+    assert "as in domain={'amount': (0, 1000)}, or buy with more eps" in repr(bought)
+    assert dp.BoughtRanges.from_dict(bought.to_dict()) == bought
+    more = dp.buy_ranges(pd.concat([rows] * 20), ["amount"], 3.0, domain={}, seed=1)
+    assert more.narrowest == ()
+    assert more.domain["amount"].high > 10_000
+    assert "narrowest" not in f"{more.to_dict()}{more!r}"
+
+
+def test_what_is_the_narrowest_range_about_zero() -> None:
+    assert all(is_narrowest(*ends) for ends in [(0.0, 0.25), (-0.25, 0.0), (-0.375, 0.125), (-0.25, 0.25)])
+    assert not any(is_narrowest(*ends) for ends in [(0.0, 0.375), (-0.5, 0.0), (-0.5, 0.25), (0.25, 0.5)])
