@@ -209,9 +209,11 @@ def few_rows_note(results: ReleasedModel) -> str:
         return f"No number of {of} is expected to be enough for all of them at this eps."
     rough = counted is not None and counted[1] > LARGEST_COUNT_ERROR * counted[0]
     halves = "" if results.plan.request.options.split is None else " (both halves)"
+    # Of columns that go together a lasso chooses several, and more of them the more rows there are.
+    about = "at least" if results.plan.request.options.refit_share > 0 else "about"
     return (
         f"{of.capitalize()} times eps are too few: if {favourable_columns(results.plan, not_collinear=False)}, nearly "
-        f"all coefficients need about {rows_or_eps(needed, results.plan, rough=rough)}{halves}."
+        f"all coefficients need {about} {rows_or_eps(needed, results.plan, rough=rough)}{halves}."
     )
 
 
