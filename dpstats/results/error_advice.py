@@ -425,27 +425,30 @@ def _factor_column(name: str) -> str:
     return name.removeprefix("C(").partition(",")[0].rstrip(")")
 
 
-def suspect_levels(results: ReleasedModel) -> tuple[list[Any], set[str]]:
-    """Of factors that lose rows, the declared levels that too few rows have, and the coefficients unknown for that."""
-    plan, levels, names = results.plan, list[Any](), set[str]()
+def suspect_levels(results: ReleasedModel) -> tuple[list[str], set[str]]:
+    """Of factors that lose rows, the declared levels that too few rows have, and the coefficients unknown for that.
+
+    Levels are as in a note, with their factor; they are rare for certain by what was released.
+    """
+    plan, levels, names = results.plan, list[str](), set[str]()
     if not shows_errors(results) or plan.counts is None or plan.counts.rows is None:
         return levels, names
     variables, errors = formula_variables(plan.design), results.bse.to_numpy()
-    rare = rare_references(fitted_last(results), results._inferred)
+    rare, rare_names = rare_references(fitted_last(results), results._inferred), _of_rare_levels(results)
     for variable in (variables[name] for name in plan.counts.losing if name in variables):
         if variable.factor is None:
             continue
         reference, *others = variable.levels
         columns = list(variable.factor.columns)
-        unknown = np.isinf(errors[columns])
         if variable.name in rare:
             # All are measured from it, and the intercept is of its rows.
             columns, suspects = [variable.factor.base, *columns], [reference]
             unknown = np.ones(len(columns), dtype=bool)
         else:
+            unknown = np.array([np.isinf(errors[at]) and plan.names[at] in rare_names for at in columns])
             suspects = list(compress(others, unknown))
         if 0 < len(suspects) <= max(len(others) - 1, 1):  # more are a matter of the budget
-            levels += suspects
+            levels += [f"{level!r} of {_factor_column(variable.name)}" for level in suspects]
             names.update(compress([plan.names[column] for column in columns], unknown))
     return levels, names
 
@@ -457,7 +460,7 @@ def suspects_note(results: ReleasedModel) -> list[str]:
         return []
     one = "it may be misspelt, or is rare" if len(levels) == 1 else "they may be misspelt, or are rare"
     return [
-        f"Look first at the declared {', '.join(map(repr, levels))}, which too few rows have for this budget: {one} "
+        f"Look first at the declared {joined(levels)}, which too few rows have for this budget: {one} "
         "and better merged with another."
     ]
 
