@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable
 from itertools import compress
-from typing import Any
 
 import numpy as np
 
