@@ -279,6 +279,11 @@ def _loaded(path: Path, what: str) -> GLMResults | Check | Evaluation:
         raise DataError(f"{what}: there is no file {str(path)!r}") from error
     except (OSError, UnicodeError, ValueError) as error:
         raise DataError(f"{what}: {path} does not hold released values; check the path") from error
+    if isinstance(facts, dict) and "format" not in facts:
+        raise DataError(
+            f"{what}: {path} is not a file written by --output. The output of --json is for other programs and cannot "
+            "be read back: pass the file that fit, check or evaluate wrote with --output"
+        )
     for release_type in (GLMResults, Check, Evaluation):
         if kind == release_type.__name__:
             return release_type.load(path)

@@ -25,7 +25,7 @@ Integers = NDArray[np.int64]
 
 # Reports per batch; fewer when read from JSON lines, whose integers take more memory
 BATCH, LINES = 8192, 1024
-COLLISIONS = 1e-6  # Copies are searched where at most this many pairs of honest reports are expected to be equal
+COLLISIONS = 1e-6  # Honest reports are refused as copies with this probability at most
 MISMATCH = "a report belongs to another specification than spec; keep reports of different collections apart"
 TOO_MANY = "there are too many reports for 64-bit sums; add up parts of them modulo 2**128"
 UNREADABLE = (
@@ -229,14 +229,21 @@ def checked_batches(reports: str | Path | Iterable[Report], spec: Spec) -> Itera
 
 
 def _check_copies(prints: list[NDArray[np.uint64]], count: int, spec: Spec) -> None:
-    """Raise DataError if there are copies, unless honest reports of this size may well be alike."""
-    # Two honest integers are equal with probability 1 / (2 s sqrt(pi)) at most, whatever the records are.
-    alike = -spec.size * math.log(2 * spec.lattice.scale * math.sqrt(math.pi))
-    if count < 2 or 2 * math.log(count) + alike > math.log(COLLISIONS):
+    """Raise DataError if there are copies, unless honest reports of this size may well be alike.
+
+    An honest report equals one of the k before it with probability k q at most, whatever they are: none of its integers
+    has a value with a probability above 1 / (s sqrt(2 pi)). So the number that equal an earlier one is at most a sum of
+    independent events of mean count^2 q / 2, and Chernoff's bound holds (docs/proofs/local, 3).
+    """
+    if count < 2:
         return
+    expected = count**2 / 2 * (spec.lattice.scale * math.sqrt(2 * math.pi)) ** -spec.size
     fingerprints = np.concatenate(prints)
     order = np.lexsort(fingerprints.T)
-    if (fingerprints[order[1:]] == fingerprints[order[:-1]]).all(axis=1).any():
+    repeats = int((fingerprints[order[1:]] == fingerprints[order[:-1]]).all(axis=1).sum())
+    # The logarithm of the bound; at `expected` and below it says nothing.
+    chance = repeats - expected + repeats * math.log(expected / repeats) if repeats > expected > 0 else 0.0
+    if repeats and (expected == 0 or chance < math.log(COLLISIONS)):
         raise DataError("a report occurs more than once: copies count towards n but add no noise; keep one of each")
 
 

@@ -52,8 +52,8 @@ def effect(
     column : str
         A column that the model reads.
     at : dict, optional
-        Values of other columns. By default a number is held at its declared mean (`typical`) or in the middle of its
-        declared range, or of the interval that the fit kept if that lies elsewhere; a factor at its first level; a
+        Values of other columns. By default a number is held at its declared mean (`typical`) or in the middle of the
+        range that the fit kept, which is the declared one unless it was narrowed; a factor at its first level; a
         column declared as bool or as (0, 1) at 0, whatever its mean; an exposure at 1 where that is within its range.
         A column of 0 and 1 is drawn only there: declare (0.0, 1.0) for a share in between, in a file 0.0,1.0. A list
         of values for one column draws a line for each.
@@ -171,7 +171,7 @@ def _axis_of(declared: Range | Levels, *, exposure: bool) -> Range | Levels:
 
 
 def _usual(declared: Range | Levels, kept: Range | Levels, *, exposure: bool) -> Any:
-    """Where a column is held: at its declared mean, in the middle of its range if rows were kept there, or a level.
+    """Where a column is held: at its declared mean, in the middle of the interval that the fit kept, or a level.
 
     An exposure of 1 gives rates, as comparisons do.
     """
@@ -182,8 +182,7 @@ def _usual(declared: Range | Levels, kept: Range | Levels, *, exposure: bool) ->
     if exposure and kept.low <= 1 <= kept.high:
         return 1.0
     mean = None if declared.typical is None else float(declared.typical[0])
-    middles = (mean, declared.low / 2 + declared.high / 2, kept.low / 2 + kept.high / 2)
-    return next(middle for middle in middles if middle is not None and kept.low <= middle <= kept.high)
+    return mean if mean is not None and kept.low <= mean <= kept.high else kept.low / 2 + kept.high / 2
 
 
 def _checked_value(name: str, declared: Range | Levels, value: Any) -> Any:

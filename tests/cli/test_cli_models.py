@@ -163,8 +163,17 @@ def test_a_file_that_holds_no_fit_is_named_by_what_it_holds(folder: Path, capfd:
     fit.save("fit.json")
     dp.evaluate(fit, rows, 1.0, seed=1).save("score.json")
     dp.check("y ~ x", rows, {"x": (0, 1), "y": (0, 1)}, 1.0, seed=1).save("check.json")
+    (kept := Path("printed.json")).write_text(json.dumps(fit.tidy().to_dict()))  # as of a --json that was redirected
     capfd.readouterr()
     for arguments, words in (
+        *(
+            ([*command, *more], f"{what}: {kept} is not a file written by --output. The output of --json is for other")
+            for command, what, more in (
+                (["show", str(kept)], "file", []),
+                (["predict", str(kept), "rows.csv"], "fit", []),
+                (["evaluate", str(kept), "rows.csv"], "fit", ["--eps", "1"]),
+            )
+        ),
         (
             ["predict", "score.json", "rows.csv"],
             "fit: score.json holds an evaluation, not a fit; pass a file written by",

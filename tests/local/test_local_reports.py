@@ -333,8 +333,20 @@ class TestCopies:
         """Two integers of some hundreds of values each: of many honest reports some are the same."""
         spec = make("y ~ 1", eps=0.01, n=10**9)
         assert spec.size == 2
-        report = dp.local.randomize({"y": 3.0}, spec)
-        assert dp.local.total([report] * 1000, spec).count == 1000
+        honest = [dp.local.randomize({"y": 3.0}, spec) for _ in range(1000)]
+        assert len({tuple(report.values) for report in honest}) < 1000
+        assert dp.local.total(honest, spec).count == 1000
+        with pytest.raises(dp.errors.DataError, match="more than once"):
+            dp.local.total([*honest, *honest[:500]], spec)
+
+    @pytest.mark.parametrize("copies", [2, 750])
+    def test_they_are_found_in_a_survey_of_one_question(self, copies: int) -> None:
+        """A list that was read twice had a standard error too small by the root of two, without a word."""
+        spec = dp.local.Spec({"used": bool}, "used ~ 1", local_eps=4.0, delta=1e-6, n=750)
+        honest = [dp.local.randomize({"used": int(i % 10 < 3)}, spec) for i in range(750)]
+        assert dp.local.total(honest, spec).count == 750
+        with pytest.raises(dp.errors.DataError, match="more than once"):
+            dp.local.fit([*honest, *honest[:copies]], spec)
 
 
 @pytest.mark.parametrize(("modulus", "count"), [(2**80, -5), (2**80, 2.5), (2**80, True), (2.0**80, 50), (1, -5)])

@@ -189,6 +189,8 @@ def test_an_effect_ends_where_the_fit_left_rows_out_and_says_so() -> None:
     assert ax.get_xlim() == (30, 60)
     assert "Drawn from 30 to 60: of the declared 0 to 100 the fit left out the rows with x beyond." in caption(ax)
     assert "Held: z = 50." in caption(ax)
+    lower = inner | {"z": dp.Range(0, 100, inner=(20, 50))}  # not at its end, the middle of the declared range
+    assert "Held: z = 35." in caption(dp.logit("y ~ x + z", rows, 1.0, domain=lower, seed=1).plot("effect", column="x"))
     typical = inner | {"z": dp.Range(0, 100, typical=(44, 3)), "x": (0, 100)}
     ax = dp.logit("y ~ x + z", rows, 1.0, domain=typical, seed=1, ranges="declared").plot("effect", column="x")
     assert "Held: z = 44." in caption(ax)
