@@ -124,7 +124,8 @@ class GLMResults(ReleasedModel):
             facts |= {"nobs": max(round(self._counted.value), 0), "nobs_std_error": self._counted.se}
         elif self.nobs is None and plan.counts is not None and plan.counts.rows_eps:
             counts, name = plan.counts, f"{plan.counts.of}_counted"
-            facts |= {name: max(counts.rows or 0, 0), f"{name}_std_error": counts.rows_sd}
+            count, deviation = self._rows_before or (counts.rows or 0, counts.rows_sd)
+            facts |= {name: max(round(count), 0), f"{name}_std_error": deviation}
         note = _no_rows_note(self) if facts["nobs"] is pd.NA else ""
         if self.fit_sums is None and not (isinstance(self.released, ReleasedSums) and self.has_errors):
             return _noted([facts], note)

@@ -409,17 +409,26 @@ class ReleasedModel(FittedModel):
             functions = replace(functions, null=self.fit_sums.null, sums_gain=self.fit_sums.place("gain") is not None)
             return FitStatistics(self.plan, self._inferred, functions, made_up, self.fit_sums)
 
+    @property
+    def _rows_before(self) -> tuple[float, float] | None:
+        """The count of rows made before ranges were bought and its deviation; of a split, that of the half fitted."""
+        counts = self.plan.counts
+        if counts is None or counts.released_rows is None:
+            return None
+        count, deviation = counts.released_rows
+        if self.plan.request.options.split is None:
+            return count, deviation
+        # A row is in its half with a chance of one half.
+        return count / 2, math.hypot(deviation, math.sqrt(max(count, 0.0))) / 2
+
     @cached_property
     def _counted(self) -> Figure | None:
         """The number of rows used by the last fit, of all that was released of it what has the least noise, or None."""
-        figures, counts = [], self.plan.counts
+        figures = []
         if self._fit_statistics is not None:
             figures.append(self._fit_statistics.rows())
-        if counts is not None and counts.released_rows is not None and self.plan.counts_rows_used:
-            count, deviation = counts.released_rows
-            if self.plan.request.options.split is not None:  # a row is in its half with a chance of one half
-                count, deviation = count / 2, math.hypot(deviation, math.sqrt(max(count, 0.0))) / 2
-            figures.append(row_figure(count, deviation, LAPLACE))
+        if self._rows_before is not None and self.plan.counts_rows_used:
+            figures.append(row_figure(*self._rows_before, LAPLACE))
         if isinstance(self.released, ReleasedSums) and self.guarantee.unit is None:
             with quiet():
                 figures.append(counted_rows(self.plan, self.released, self.nobs))

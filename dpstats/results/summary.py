@@ -276,7 +276,8 @@ def rows_text(results: ReleasedModel) -> str:
         return about_rows(counted.value, counted.se)
     if counts is None or counts.rows is None:
         return "private"
-    return counts.shown + (BEFORE_RANGES if not counts.persons and not results.plan.counts_rows_used else halves)
+    before = results._rows_before
+    return f"{counts.shown}{halves}" if before is None else f"{about_rows(*before)}{BEFORE_RANGES}"
 
 
 KEPT = "Ranges kept as declared"

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any, Literal
+
 import numpy as np
 import pandas as pd
 import pytest
 
 import dpstats as dp
+from dpstats.cli.models import fit_facts
 
 NAMES = [f"x{place}" for place in range(12)]
 FORMULA, ROWS = f"y ~ {' + '.join(NAMES)}", 8_000
@@ -33,6 +36,31 @@ def test_rows_are_those_of_the_half_that_is_fitted(binary: bool) -> None:
     assert fit.needed_rows.rows == pytest.approx(ROWS, rel=0.1), "a plan is for both halves"
     public = dp.glm(FORMULA, rows(binary), 4.0, split="rows", seed=1, adjacency="replace_one", **call)
     assert f"rows: {ROWS} in both halves" in " ".join(str(public.summary()).split())
+
+
+@pytest.mark.parametrize("ranges", [None, "bought"])
+def test_a_count_before_ranges_were_bought_is_of_that_half_too(ranges: Literal["bought"] | None) -> None:
+    """Within 5 standard deviations of half the rows; the fit leaves out some of them, whose number is private."""
+    domain = {**dict.fromkeys(NAMES, (-40, 40)), "y": (-5, 5)}
+    call: dict[str, Any] = {
+        "domain": domain,
+        "screen": 2,
+        "inference": True,
+        "ranges": ranges,
+        "split": "rows",
+        "seed": 1,
+    }
+    fit = dp.ols(FORMULA, rows(False), 8.0, **call)
+    assert not fit.plan.counts_rows_used
+    facts = fit_facts(fit)
+    assert facts["rows"] is None
+    assert abs(facts["rows_counted"] - ROWS / 2) < 5 * facts["rows_counted_se"]
+    assert facts["rows_counted_se"] >= np.sqrt(ROWS) / 2, "which half a row is in, is drawn"
+    assert fit.glance()["rows_counted"].item() == facts["rows_counted"]
+    shown = f"about {facts['rows_counted']:,} (s.d. {facts['rows_counted_se']:.0f})"
+    assert f"rows: {shown} before ranges were bought" in " ".join(str(fit.summary()).split())
+    assert shown in " ".join(str(dp.etable([fit])).split())
+    assert fit.needed_rows is None or fit.needed_rows.rows == pytest.approx(ROWS, rel=0.1), "a plan is for both halves"
 
 
 def test_a_count_that_noise_leaves_below_zero_is_no_failure() -> None:
