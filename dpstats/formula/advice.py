@@ -304,7 +304,7 @@ def dropped_note(parsed: Formula, domain: Domain) -> tuple[str, ...]:
     }
     if not ranges:
         return ()
-    many, alike = len(ranges) > MOST_RANGES, set(ranges.values())
+    many, alike = len(ranges) > MOST_RANGES + 1, set(ranges.values())  # "1 more" takes as much room as its name
     few = [f"{name} {outside}" for name, outside in list(ranges.items())[: MOST_RANGES if many else None]]
     more = [f"one of {len(ranges) - MOST_RANGES} more columns outside its interval"] if many else []
     listed = f"one of {len(ranges)} columns {alike.pop()}" if many and len(alike) == 1 else " or ".join([*few, *more])

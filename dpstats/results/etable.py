@@ -366,7 +366,7 @@ def _row_names(names: Sequence[str], keep: Any, drop: Any, rename: Any) -> dict[
         raise ArgumentError('rename must be a dict of strings by coefficient, such as {"sex[T.Male]": "Men"}')
     for name in rename or {}:
         if name not in names:
-            raise _no_row("rename", name, names)
+            raise _no_row("rename", name, names, "")
     called = {name: (rename or {}).get(name, name) for name in shown}
     if len(set(called.values())) < len(called):
         raise ArgumentError("rename gives two rows the same name; every row needs its own")
@@ -391,14 +391,14 @@ def _matches(argument: str, patterns: Any, names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(matches))
 
 
-def _no_row(argument: str, given: Any, names: Sequence[str]) -> ArgumentError:
+def _no_row(argument: str, given: Any, names: Sequence[str], matches: str = " or matches it") -> ArgumentError:
     near = near_miss(str(given), names)
     has = (
         f"did you mean {near!r}?"
         if near
         else f"the rows are {', '.join(names[:MOST_ROWS])}{', ...' * (len(names) > MOST_ROWS)}"
     )
-    return ArgumentError(f"{argument}: no coefficient is called {safe_repr(given)} or matches it; {has}")
+    return ArgumentError(f"{argument}: no coefficient is called {safe_repr(given)}{matches}; {has}")
 
 
 @dataclass(frozen=True, eq=False)

@@ -231,6 +231,9 @@ def test_a_note_on_many_intervals_is_short() -> None:
     (note,) = design_of(formula, dp.Domain(several)).notes
     outside = "x0 outside (10, 70) or x1 outside (20, 80) or x2 outside (20, 80) or one of 9 more columns outside its"
     assert note.startswith(f"Rows with {outside} interval are left out")
+    four = {name: dp.Range(0, 100, inner=(10, 20 + at)) for at, name in enumerate(names[:4])}  # no "one of 1 more"
+    (note,) = design_of("y ~ x0 + x1 + x2 + x3", dp.Domain({**four, "y": (0, 1)})).notes
+    assert "x2 outside (10, 22) or x3 outside (10, 23) are left out" in note
 
 
 def test_the_note_says_where_splines_stop() -> None:

@@ -300,7 +300,7 @@ def test_rows_are_chosen_ordered_and_named(rare: dp.GLMResults) -> None:
         ({"drop": "C(g"}, "drop: no coefficient is called .* the rows are Intercept, "),
         ({"keep": 3}, "keep must be a string or a list of strings"),
         ({"drop": ["x", "g", "Intercept"]}, "no row is left"),
-        ({"rename": {"y": "Y"}}, "rename: no coefficient is called 'y'"),
+        ({"rename": {"y": "Y"}}, "rename: no coefficient is called 'y'; the rows are"),
         ({"rename": {"x": "g[T.b]"}}, "two rows the same name"),
         ({"rename": ["Hours"]}, "rename must be a dict"),
         ({"title": 3}, "title must be a string"),
