@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -90,6 +91,27 @@ def end_codes(declared: Range | Levels | None) -> list[float]:
     return refused + [
         code for code in declared.missing_codes if code == declared.low or (code == declared.high and code in likely)
     ]
+
+
+LAST_PART = 1 / 3
+"""A range of the next narrower width with the same other end leaves out up to this part of a narrowed one."""
+
+
+def codes_at_bought_ends(bought: Range) -> list[float]:
+    """Codes for missing that may have decided an end of a range that was bought, within a declared one or of none."""
+    low, high = bought.interval
+    if min(-low, high) > max(-low, high) / 2:
+        return []  # which numbers of both signs have, too
+    if bought.inner is None:  # whose ends are powers of two
+        low_from, high_from = low / 2, high / 2
+    else:
+        low_from, high_from = low + LAST_PART * (high - low), high - LAST_PART * (high - low)
+    codes = [code for code in bought.missing_codes if (code < low_from if code < 0 else code > high_from)]
+    if bought.inner is not None and high == bought.high:
+        # A declared end that stays: a note names the code already, or 99 is as likely a limit.
+        told = end_codes(replace(bought, inner=None))
+        codes = [code for code in codes if code not in (*told, 99.0)]
+    return codes
 
 
 def missing_code(name: str, parsed: Formula, declared: Range | Levels | None) -> str | None:

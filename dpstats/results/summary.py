@@ -13,7 +13,7 @@ from scipy import special
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.domain import Range
-from dpstats.formula.advice import dropped_note
+from dpstats.formula.advice import codes_at_bought_ends, dropped_note
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.reader import FORMULA
 from dpstats.inference import JointTest
@@ -341,18 +341,25 @@ def budget_line(results: ReleasedModel) -> str:
 
 
 def _codes_within(results: ReleasedModel) -> str:
-    """Codes for missing that may have made an end of a bought range, a power of two, what it is."""
+    """Codes for missing that may have decided an end of a bought range, and what to do about them."""
     plan = results.plan
-    codes = []
-    for name in plan.bought:
-        known = getattr(plan.design, "domain", {})[name]
-        low, high = known.interval
-        if name not in plan.trimmed and low != -high:  # which numbers of both signs have, too
-            codes += [f"{code:g} in {name}" for code in known.missing_codes if not low / 2 <= code <= high / 2]
-    if not codes:
+    if not isinstance(plan.design, DesignSpec):
         return ""
-    missing = "stands for missing, declare the range" if len(codes) == 1 else "stand for missing, declare ranges"
-    return f" If {joined(codes[:MOST_RANGES], 'or')} {missing} without it."
+    domain, responses = plan.design.domain, plan.design.parsed.response_columns
+    ranges = {name: domain[name] for name in plan.bought if name not in plan.trimmed} | narrowed_columns(plan)
+    bought = {name: one for name, one in ranges.items() if isinstance(one, Range)}
+    coded = [(name, code) for name, one in bought.items() for code in codes_at_bought_ends(one)]
+    sentences = ""
+    for of_response in (True, False):
+        codes = [f"{code:g} in {name}" for name, code in coded if (name in responses) == of_response][:MOST_RANGES]
+        if not codes:
+            continue
+        stands, without = ("stands", "the range without it") if len(codes) == 1 else ("stand", "ranges without them")
+        # Within ends that clip, rows with a code beyond them stay in the fit; a response drops no rows.
+        drops = phrase('outside="drop"', shell="outside: drop")
+        cure = "make those cells missing" if of_response else f"declare {without}, with {drops}"
+        sentences += f" If {joined(codes, 'or')} {stands} for missing, {cure}."
+    return sentences
 
 
 def _cap_kept(plan: Plan) -> str:

@@ -877,6 +877,7 @@ def test_a_summary_shows_the_ranges_that_were_bought_of_undeclared_columns() -> 
     data["y"] = random.uniform(0, 10, 8000)
     few = words(dp.ols("y ~ income", data, 2.0, domain={"y": (0, 10)}, seed=1))
     assert "Ranges bought, which clip: income (0, 1,048,576). If 999999 in income stands for missing, declare" in few
+    assert 'declare the range without it, with outside="drop".' in few
     many = words(dp.ols("y ~ income + a + b + c + d + e + f", data, 20.0, domain={"y": (0, 10)}, seed=1))
     assert "income (0, 1,048,576), a (1, 3), b (1, 3), c (1, 3) and 3 more. If 999999 in income stands" in many
     coded = np.where(data.index % 30 == 0, -9, random.uniform(1, 5, 8000))
@@ -885,6 +886,29 @@ def test_a_summary_shows_the_ranges_that_were_bought_of_undeclared_columns() -> 
     )
     plain = random.normal(0, 30, 8000)
     assert "stands for missing" not in words(dp.ols("y ~ b", data.assign(b=plain), 2.0, domain={"y": (0, 10)}, seed=1))
+
+
+@pytest.mark.parametrize("declared", [(0, 20_000), (0, 30_000), (0, 50_000)])
+def test_a_code_that_ends_a_narrowed_range_is_named(declared: tuple[int, int]) -> None:
+    """Of incomes around 2,700 a fit kept all up to 9999, said nothing, and its slope was a half of what is right."""
+    random = np.random.default_rng(7)
+    data = pd.DataFrame({"income": np.round(np.exp(random.normal(7.9, 0.5, 20_000))), "y": random.normal(0, 1, 20_000)})
+    data["income"] = data["income"].mask(random.random(20_000) < 0.05, 9999)
+    call = {"domain": {"income": declared, "y": (-6, 6)}, "ranges": "bought", "inference": None, "seed": 1}
+    fit = dp.ols("y ~ income", data, 2.0, **call)
+    assert 9999 <= fit.plan.design.domain["income"].inner[1] < declared[1]
+    assert 'If 9999 in income stands for missing, declare the range without it, with outside="drop".' in words(fit)
+    less = dp.ols("y ~ income", data[data["income"] < 4000], 2.0, **call)
+    assert less.plan.design.domain["income"].inner[1] < 9999
+    assert "stands for missing" not in words(less)
+
+
+def test_a_code_in_a_response_is_to_be_made_missing() -> None:
+    random = np.random.default_rng(7)
+    data = pd.DataFrame({"x": random.normal(0, 1, 8000), "y": random.normal(50, 5, 8000)})
+    data["y"] = data["y"].mask(random.random(8000) < 0.05, 999)
+    fit = dp.ols("y ~ x", data, 2.0, domain={"x": (-6, 6)}, inference=None, seed=1)
+    assert "If 999 in y stands for missing, make those cells missing." in words(fit)
 
 
 def test_declared_ranges_that_were_kept_are_named() -> None:
