@@ -316,23 +316,23 @@ class FitStatistics:
         total = self.mean(rest) + (-apart if binary else gained)
         if not total > 2 * self.sums.noise(rest):
             return UNKNOWN_SHARE
-        excess, excess_sd = self._noise_excess()
         dispersion = 1.0 if binary else _dispersion(self.estimates)
-        slopes = int(self.estimates.identified.active.sum()) - 1
-        value = (gained + (excess - dispersion * slopes) / rows) / total
+        excess, squares = _noise_excess(self.estimates), _squared_errors(self.estimates, dispersion)
+        # Noise lowers the gain by its square, and the sample raises it by its own.
+        value = min(max((gained + (2 * excess.mean - squares.mean) / rows) / total, 0.0), 1.0)
+        squares = squares.times(1 / (rows * total))
         shares, (beside, each) = self.made_up.shares, self._made_up_values[[rest, gain]]
         # The share rises with the gain, and falls with the null deviance or with what is left of it.
         by_gain, by_rest = (1.0 if binary else 1 - value), -value
         sampled = by_gain * each + by_rest * beside
         scale = max(float((beside if binary else beside + each) @ shares), 1e-300)
         spread = _variance(sampled, shares) / scale**2
-        normal = math.hypot(math.sqrt(spread / rows), excess_sd / (rows * total))
+        normal = math.sqrt(squares.part(value) * spread / rows + squares.variance)
         count = (by_gain * self.sums.count_effect(gain) + by_rest * self.sums.count_effect(rest)) / total
         half = self.width_of(Derivatives({gain: by_gain / total, rest: by_rest / total}, count, normal))(LEVEL)
         # Coefficients that are not identified are averaged as released: they may explain more than that.
         higher = self.estimates.omitted_gain / (rows * total)
-        low, high = min(max(value - half, 0.0), 1.0), max(min(value + half + higher, 1.0), 0.0)
-        return Figure(value, (half + higher / 2) / NORMAL, low, high)
+        return _share_figure(value, half, squares, higher=higher)
 
     def _explained_variance(self) -> Figure:
         """R2 of least squares: what is explained by the information, and the residual variance (section 4)."""
@@ -344,27 +344,23 @@ class FitStatistics:
         # w'Hw is the explained sum, at coefficients w whose intercept centres it.
         column, params = known[0], np.array(estimates.debiased)
         params[column] -= float(estimates.information[column] @ params) / estimates.information[column, column]
-        excess, excess_sd = self._noise_excess()
-        slopes = int(estimates.identified.active.sum()) - 1
-        gained = float(params @ estimates.information @ params) - excess - _dispersion(estimates) * slopes
+        squares = _squared_errors(estimates, _dispersion(estimates), column)
+        gained = float(params @ estimates.information @ params) - squares.mean
         # Noise in the information also changes the debiased coefficients; noise in the objective changes only them.
         moved = params - 2 * estimates.correction
         noise = float(estimates.matrix.bilinear(params[None], moved[None])[0])
         noise += 4 * float(params @ estimates.linear.covariance @ params)
         total = gained / rows + variance
         error = math.hypot(deviation, share * self.sums.noise(place), math.sqrt(max(noise, 0.0)) / rows)
-        if not (variance > 0 and gained > -2 * math.sqrt(noise) and total > 2 * error):
+        if not (variance > 0 and gained > -2 * math.sqrt(noise + squares.variance) and total > 2 * error):
             return UNKNOWN_SHARE
+        squares = squares.times(1 / (rows * total))
         rest = min(variance / total, 1.0)
         shares, eta = self.made_up.shares, self.made_up.exog @ self.functions.params
         apart, gain = self.functions.deviances(eta, self.made_up.endog)
         spread = _variance(rest * apart - (apart - gain), shares) / max(float(apart @ shares), 1e-300) ** 2
-        normal = math.hypot(
-            math.sqrt(spread / rows),
-            excess_sd * (1 + rest) / (rows * total),
-            rest * math.sqrt(noise) / (rows * total),
-            (1 - rest) * deviation / total,
-        )
+        linear = squares.part(1 - rest) * (spread / rows + (rest / (rows * total)) ** 2 * noise)
+        normal = math.sqrt(linear + squares.variance + ((1 - rest) * deviation / total) ** 2)
         by_deviance = -(1 - rest) / total
         count = share * by_deviance * self.sums.count_effect(place) - rest * gained / rows**2 / total
         half = self.width_of(Derivatives({place: share * by_deviance}, count, normal))(LEVEL)
@@ -374,8 +370,7 @@ class FitStatistics:
         lower = (1 - rest) * BEYOND_EXCESS * cap * beyond / total
         higher = rest * max(gained, 0.0) / rows * beyond / (1 - beyond) / total
         higher += estimates.omitted_gain / (rows * total)
-        low, high = min(max(value - half - lower, 0.0), 1.0), max(min(value + half + higher, 1.0), 0.0)
-        return Figure(value, (half + (lower + higher) / 2) / NORMAL, low, high)
+        return _share_figure(value, half, squares, lower, higher)
 
     def _share_beyond_cap(self) -> float:
         """The share of rows beyond the loss's cap, which the information leaves out; 0 if noise hides them."""
@@ -407,7 +402,7 @@ class FitStatistics:
         if not (has_all or has_phi):
             return None
         # Noise in the coefficients adds to squares; those in phi are at the coefficients before debiasing.
-        excess, shift = self._noise_excess()[0], estimates.correction
+        excess, shift = _noise_excess(estimates).mean, estimates.correction
         fitted = _dispersion(estimates) * int(estimates.identified.active.sum())
         summed = self.mean(place) + (fitted - excess) / rows
         if not has_phi:
@@ -444,20 +439,6 @@ class FitStatistics:
             return 0.0
         # Noise in the mean looks like a distance; its mean is subtracted.
         return max(functions.null_distance(mean) - bend * noise**2, 0.0)
-
-    def _noise_excess(self) -> tuple[float, float]:
-        """The mean of what noise in the coefficients adds to the deviance, and its standard deviation."""
-        estimates = self.estimates
-        identified, active = estimates.identified, estimates.identified.active
-        shift = estimates.correction[active]
-        debiasing = float(np.trace(identified.inverse @ identified.law.square(np.outer(shift, shift))))
-        covariance = estimates.linear.covariance[np.ix_(active, active)]
-        moved = identified.inverse @ covariance
-        if estimates.draws is None:
-            return float(np.trace(moved)) + debiasing, math.sqrt(2 * float(np.trace(moved @ moved)))
-        drawn = estimates.draws[:, active]
-        squares = np.sum(drawn @ identified.inverse * drawn, axis=1)
-        return float(np.trace(moved)) + debiasing, float(np.std(squares))
 
     @cached_property
     def _made_up_values(self) -> Vector:
@@ -649,6 +630,65 @@ def _variance(values: Vector, shares: Vector) -> float:
     return max(float(values**2 @ shares) - float(values @ shares) ** 2, 0.0)
 
 
+class SquaredErrors(NamedTuple):
+    """The mean and the variance of a quadratic form of the errors of coefficients."""
+
+    mean: float
+    variance: float
+
+    def times(self, factor: float) -> SquaredErrors:
+        """Those of a multiple."""
+        return SquaredErrors(factor * self.mean, factor**2 * self.variance)
+
+    def part(self, share: float) -> float:
+        """The part of what estimated slopes explain that is not their errors', of a share without these."""
+        return share / max(share + self.mean, LEAST_WIDTH)
+
+    @property
+    def slope(self) -> float:
+        """The variance of the linear part of the error per unit of the share: 4 b'QVQb over b'Qb, b as errors lie."""
+        return 2 * self.variance / max(self.mean, LEAST_WIDTH)
+
+
+def _noise_excess(estimates: Estimates, intercept: int | None = None) -> SquaredErrors:
+    """What noise in the coefficients adds to the deviance; without what it adds by the column of an intercept."""
+    identified, active = estimates.identified, estimates.identified.active
+    shift, inverse = estimates.correction[active], identified.inverse
+    if intercept is not None and active[intercept]:
+        place = int(np.sum(active[:intercept]))
+        inverse = inverse.copy()
+        inverse[place, place] -= 1 / estimates.information[intercept, intercept]
+    debiasing = float(np.sum(inverse * identified.law.square(np.outer(shift, shift))))
+    moved = inverse @ estimates.linear.covariance[np.ix_(active, active)]
+    mean = float(np.trace(moved)) + debiasing
+    if estimates.draws is None:
+        return SquaredErrors(mean, 2 * float(np.sum(moved * moved.T)))
+    drawn = estimates.draws[:, active]
+    return SquaredErrors(mean, float(np.var(np.sum(drawn @ inverse * drawn, axis=1))))
+
+
+def _squared_errors(estimates: Estimates, dispersion: float, intercept: int | None = None) -> SquaredErrors:
+    """What noise and sample move the explained sum by to second order (docs/proofs/fit_statistics, 4).
+
+    By the squares of both, and with the column of an intercept, which is for w'Hw, by their product too.
+    """
+    noise, slopes = _noise_excess(estimates, intercept), max(int(estimates.identified.active.sum()) - 1, 0)
+    product = 0.0 if intercept is None else 4 * dispersion * noise.mean
+    return SquaredErrors(noise.mean + dispersion * slopes, noise.variance + 2 * dispersion**2 * slopes + product)
+
+
+def _share_figure(value: float, half: float, squares: SquaredErrors, lower: float = 0.0, higher: float = 0.0) -> Figure:
+    """An explained share with its interval within [0, 1], from the half-width with the variance at its estimate.
+
+    At an end the part of the variance that grows with the share is that of the middle between end and estimate: the
+    interval of the root of a share, which has the same variance everywhere (docs/proofs/fit_statistics, 4).
+    """
+    turn = NORMAL**2 * squares.slope * (1 - value) / 4
+    half = math.hypot(half, turn)
+    low, high = max(value + turn - half - lower, 0.0), min(value + turn + half + higher, 1.0)
+    return Figure(value, (half + (lower + higher) / 2) / NORMAL, low, high)
+
+
 @lru_cache(maxsize=4)
 def standard_draws(quantities: int) -> Vector:
     """Draws of unit variance, the same each time: a normal one, Laplace's for the number of rows and each quantity."""
@@ -688,13 +728,14 @@ def explained_by_sums(plan: Plan, released: ReleasedSums, errors: ReleasedErrors
     noise = float(moments.law.bilinear(centred[None], centred[None])[0]) + statistics.square_excess
     if total <= 2 * math.sqrt(max(noise, 0.0)):
         return UNKNOWN_SHARE
-    left = min(max(_dispersion(estimates) * counted.count / total, 0.0), 1.0)
+    # The sum about the mean has a degree of freedom less than rows.
+    left = min(max(_dispersion(estimates) * max(counted.count - 1, 0.0) / total, 0.0), 1.0)
+    squares = _squared_errors(estimates, _dispersion(estimates), at).times(1 / total)
     residual = response - columns @ debiased_params(errors)
     # u'Eu - k w'Ew is (u - k^1/2 w)'E(u + k^1/2 w).
     apart, together = residual - math.sqrt(left) * centred, residual + math.sqrt(left) * centred
     noise = float(moments.law.bilinear(apart[None], together[None])[0]) + (1 - left) ** 2 * statistics.square_excess
     sampled = 4 * (1 - left) * left**2 / counted.count
-    se = math.sqrt(max(noise, 0.0) / total**2 + sampled)
     value, higher = 1 - left, estimates.omitted_gain / total
-    low, high = max(value - NORMAL * se, 0.0), min(value + NORMAL * se + higher, 1.0)
-    return Figure(value, se + higher / (2 * NORMAL), low, high)
+    se = math.sqrt(squares.part(value) * max(noise, 0.0) / total**2 + sampled + squares.variance)
+    return _share_figure(value, NORMAL * se, squares, higher=higher)
