@@ -35,6 +35,10 @@ ALONE = 2.5
 """A code is named that has more rows than the rest of its part and those next to it, or so many times those of its
 part: at the end of a range that values fill the highest of all values has fewer (99 hours a week in Adult: 1.5)."""
 
+MANY_NUMBERS = 100
+"""A code is named too if it certainly has more rows than all other values of a part of so many whole numbers, unless
+that part ends the range: there it may be the largest amount, to which others are cut."""
+
 GAP = 0.1
 """A code is named too if the parts beside its own have fewer than so many times the rows there: codes such as 97, 98
 and 99 outnumber each other, and hardly any value lies between them and the rest."""
@@ -370,7 +374,7 @@ class Check(Released):
         )
 
     def _missing_codes(self, place: ColumnHistogram) -> list[str]:
-        """The codes that certainly have rows, probably more than all else near, or apart: see `ALONE` and `GAP`."""
+        """The codes that certainly have rows, more than all else near or than their part, or apart (`ALONE`, `GAP`)."""
         counts = self._counts_at(place)
         sentences = []
         for code, count in zip(place.codes, counts[PARTS:], strict=True):
@@ -378,17 +382,21 @@ class Check(Released):
             own = max(float(counts[part]), 0.0)
             most = max(float(near.sum()), 0.0) + PROBABLE_SDS * self._beside_err(len(near))
             within = ALONE * own + PROBABLE_SDS * math.hypot(self.code_err, ALONE * self.place_err)
+            many = place.ends[part + 1] - place.ends[part] >= MANY_NUMBERS and 0 < part < PARTS - 1
+            outnumbers = many and count >= own + CERTAIN_SDS * self._beside_err(1)
             beside = max(float(near.sum() - counts[part]), 0.0) + LIKELY_SDS * self._beside_err(len(near))
             apart = beside < GAP * (count + own)
-            if count < CERTAIN_SDS * self.code_err or (count < min(most, within) and not apart):
+            far = count >= min(most, within) or apart
+            if count < CERTAIN_SDS * self.code_err or not (far or outnumbers):
                 continue
+            why = "far from most other values" if far else f"and all other values in its eighth about {own:,.0f}"
             sentences.append(
                 f"about {count:,.0f} (s.d. {self.code_err:,.0f}) of {self._rows_text} have `{place.column}` "
-                f"equal to {code:g}, far from most other values. If {code:g} stands for missing, "
+                f"equal to {code:g}, {why}. If {code:g} stands for missing, "
                 + self._without_code(place.column, code)
                 + self._doubt(count, UNDOUBTED_SDS * self.code_err)
             )
-            if count < min(most, within):
+            if far and count < min(most, within):
                 sentences[-1] += (
                     f". About {own:,.0f} other rows lie in the same eighth of the range. Are they codes too?"
                 )

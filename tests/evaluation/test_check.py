@@ -493,6 +493,43 @@ def test_a_code_in_the_middle_of_a_range_takes_more_rows_and_a_check_says_so() -
     assert np.mean([any("`hours` equal to 99" in one for one in findings) for findings in found]) > 0.89
 
 
+def test_a_code_beside_a_full_part_of_a_range_is_found() -> None:
+    """9999 has 1,034 rows, others in its eighth about 300, and those next to it 1,700: half of the checks missed it."""
+    random = np.random.default_rng(7)
+    income = np.round(np.exp(random.normal(7.9, 0.5, 20_000)))
+    data = pd.DataFrame({name: random.normal(50, 15, 20_000).clip(0, 100) for name in ("y", "a", "b", "c", "d")})
+    coded = np.where(random.random(20_000) < 0.05, 9999, income)
+    domain = {**dict.fromkeys(data, (0, 100)), "income": (0, 20_000)}
+    for values, least, most in ((coded, 27, 30), (income, 0, 0)):
+        checks = [
+            dp.check("y ~ income + a + b + c + d", data.assign(income=values), domain, 0.1, seed=k) for k in range(30)
+        ]
+        assert least <= sum(any("`income` equal to 9999" in one for one in check.findings) for check in checks) <= most
+
+
+@pytest.mark.parametrize(
+    ("ends", "code", "others", "named"),
+    [
+        ((-400, 400), 99, 200, True),
+        ((-398, 398), 99, 200, False),  # a part of 99.5 numbers
+        ((-400, 400), 99, 320, False),
+        ((-1000, 7000), 999, 200, True),
+        ((0, 8000), 999, 200, False),  # in the part at the end of the range
+    ],
+)
+def test_a_code_has_more_rows_than_a_part_of_many_numbers(
+    ends: tuple[int, int], code: int, others: int, named: bool
+) -> None:
+    """300 rows have the code; those in the parts beside its own hide it by the other rules."""
+    below, above = (-code / 2, 1.5 * code) if ends[0] else (1.5 * code, 1.7 * code)
+    values = np.repeat([below, above, 0.9 * code, code], [4000, 4000, others, 300])
+    rows = pd.DataFrame({"y": np.arange(len(values)) % 2, "x": values})
+    findings = " ".join(dp.check("y ~ x", rows, {"y": (0, 1), "x": ends}, 20.0, seed=1).findings)
+    assert (f"`x` equal to {code}, and all other values in its eighth about {others}" in findings) == named
+    assert ("stands for missing" in findings) == named
+    assert "Are they codes too?" not in findings
+
+
 def test_an_exposure_of_zero_is_named() -> None:
     rows = {"x": np.linspace(0, 1, 2000), "km": np.arange(2000) % 20, "y": np.arange(2000) % 3}
     domain = {"x": (0, 1), "km": (0, 20), "y": (0, 5)}
