@@ -345,7 +345,7 @@ def interval_chances(ratios: Vector, others: Vector) -> Vector:
     own, others = (FEWER_ROWS[:, None] * of_all for of_all in (ratios, others))
     with np.errstate(divide="ignore"):
         # Where a coefficient is hardly ever identified it is dropped, and disturbs no other one.
-        disturbances = np.minimum(1 / (2 * others**2), others / LEAST_RATIO**4)
+        disturbances = np.minimum((1 / others) ** 2 / 2, others / LEAST_RATIO**4)
     left = np.maximum(disturbances.sum(axis=1, keepdims=True) - disturbances, np.finfo(np.float64).tiny)
     whole = special.ndtr(STRENGTH_SLOPE * (1 / np.sqrt(left) - LIKELY_STRENGTH))
     chances = np.minimum(special.ndtr(own - EXPECTED_RATIO), whole).max(axis=0)

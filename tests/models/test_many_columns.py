@@ -57,6 +57,11 @@ def test_a_coefficient_that_is_hardly_identified_disturbs_others_and_a_hopeless_
     assert 0.15 < interval_chances(rare, rare)[:10].mean() < 0.5
 
 
+def test_absurd_numbers_of_rows_have_all_errors() -> None:
+    ratios = np.array([0.0, 1e200, 1e300])
+    assert interval_chances(ratios, ratios).tolist() == [0.0, 1.0, 1.0]
+
+
 def test_more_rows_never_show_less() -> None:
     rare = np.append(np.full(10, 1.0), np.full(10, 0.07))  # benchmarks: ten numbers beside ten levels of one row in 100
     shares = np.array([interval_chances(rows * rare, rows * rare).mean() for rows in np.geomspace(1, 200, 60)])
