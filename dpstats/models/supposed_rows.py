@@ -10,7 +10,6 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
-from scipy import special
 
 from dpstats.data import Block, as_table
 from dpstats.data.passes import concatenate
@@ -28,6 +27,7 @@ from dpstats.models.population import (
     USUAL,
     ColumnPrior,
     KnownColumns,
+    Level,
     RecordPieces,
     counts,
     decoded,
@@ -36,6 +36,7 @@ from dpstats.models.population import (
     response_level,
 )
 from dpstats.models.release import person_rows
+from dpstats.models.residual_law import ResidualLaw
 from dpstats.plan import Plan
 from dpstats.privacy.guarantee import Unit
 from dpstats.privacy.information import relative_exposure, row_weights
@@ -150,9 +151,10 @@ def sample_rows(
     signal = np.concatenate([population_signal(part, random) for part in np.split(exog, draws)])
     if family.response != "continuous":
         eta = linear_predictor(design, signal, offset, level)
-        endog, high = _endog(family, eta, level.deviation, random), design.offset_high
+        endog, high = _endog(family, eta, level.deviation, ResidualLaw(), random), design.offset_high
         return Sample(exog, offset, eta, endog, size, high, None, level.mean, level.deviation)
     described, supposed_deviation = known.has(design.parsed.response_columns), math.nan
+    law = _residual_law(design, known, level) if described else ResidualLaw()
     if residual is None:
         residual = math.sqrt(1 - EXPLAINED) * level.deviation
         supposed_deviation = math.nan if described else design.response_scaling()[1] * level.deviation
@@ -161,7 +163,7 @@ def sample_rows(
     else:
         level = level._replace(deviation=residual / math.sqrt(1 - EXPLAINED))
     eta = linear_predictor(design, signal, offset, level)
-    endog, high = _endog(family, eta, residual, random), design.offset_high
+    endog, high = _endog(family, eta, residual, law, random), design.offset_high
     return Sample(exog, offset, eta, endog, size, high, response=supposed_deviation)
 
 
@@ -321,12 +323,21 @@ def _fitted(family: Family, rows: Block) -> Vector:
     return np.asarray(minimiser, dtype=np.float64)
 
 
-def _endog(family: Family, eta: Vector, deviation: float, random: np.random.Generator) -> Vector:
+def _residual_law(design: DesignSpec, known: KnownColumns, level: Level) -> ResidualLaw:
+    """Of a response that is described, or whose columns are: then `level` has it in model units."""
+    typical, response = known.typical.get(design.response_name), design.response
+    if not isinstance(typical, tuple):
+        centre, unit = design.response_scaling()
+        typical = centre + unit * level.mean, unit * level.deviation
+    return ResidualLaw.of_response(response.low, response.high, *typical)
+
+
+def _endog(family: Family, eta: Vector, deviation: float, law: ResidualLaw, random: np.random.Generator) -> Vector:
     """Responses in model units for linear predictors, with the deviation of residuals, or of counts if it is known."""
     if family.response == "binary":
         return (random.uniform(size=len(eta)) < 1 / (1 + np.exp(-eta))).astype(np.float64)
     if family.response == "count":
         return np.asarray(family.clip_response(counts(family, np.exp(eta), random, deviation)))
     # So many of the residuals lie below a quantile as it says.
-    below = special.ndtri(family.q) if isinstance(family, Quantile) else 0.0
-    return np.asarray(eta + deviation * (random.standard_normal(len(eta)) - below), dtype=np.float64)
+    below = law.quantile(family.q) if isinstance(family, Quantile) else 0.0
+    return np.asarray(eta + deviation * (law.drawn(len(eta), random) - below), dtype=np.float64)

@@ -87,6 +87,10 @@ class Simulated(ABC):
         are smaller as far as a person's rows differ. Public rows of `like` that have the unit's column, the response
         and all others tell by how much.
 
+        `typical` does not describe the skewness of a response; `like` rows with the response take it into account.
+        Residuals of a described response are supposed to be skewed only if its mean is within three standard deviations
+        of an end of its range.
+
         `typical` says nothing of correlations. Where it describes all columns each error is the larger of two: for a
         correlation of .3 between any two columns, and for independent ones, as is usually worse for the intercept.
 
