@@ -84,8 +84,8 @@ def end_codes(declared: Range | Levels | None) -> list[float]:
     """Codes for missing at which a range ends, unless the declaration says more or the end is as likely a limit."""
     if not isinstance(declared, Range) or declared.extras or declared.low == -declared.high:
         return []
-    # 99 is a limit of ages, hours and percentiles, and 9999 and 99.9 those of amounts with so many digits.
-    likely = (999.0,) if declared.low == 0 else (999.0, 9999.0, 99.9, 999.9)
+    # 99 is a limit of ages, hours and percentiles, and from 0 on 9999 and 99.9 those of amounts with so many digits.
+    likely = (999.0,) if declared.low == 0 else (999.0, 9999.0, 99999.0, 999999.0, 99.9, 999.9)
     # A range of differences or of logarithms may begin at -1 too, but seldom reaches ten times as far up.
     refused = [-1.0] if declared.low == -1 and declared.high >= 10 else []
     return refused + [

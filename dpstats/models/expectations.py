@@ -306,7 +306,7 @@ class Expectation:
 
     def _chances(self, by_rows: InformationRatios, n: float) -> Vector:
         n = self._used(n)
-        chances = interval_chances(by_rows.of(n), self._other_ratios.of(n))
+        chances = interval_chances(by_rows.of(n), self._other_ratios.of(n), self._other_ratios.coupling)
         together = float(np.min(chances, where=self._hiding, initial=1.0))
         return chances * (1 - HIDDEN * (1 - together))
 
@@ -336,18 +336,18 @@ class Expectation:
         return float(np.exp(np.mean(np.log(squares[squares > 0])) / 2)) if np.any(squares > 0) else 1.0
 
 
-def interval_chances(ratios: Vector, others: Vector) -> Vector:
+def interval_chances(ratios: Vector, others: Vector, coupling: Vector) -> Vector:
     """The chance of an interval of each coefficient by the ratios of `InformationRatios`, shape (p,).
 
-    `others` are those by which coefficients disturb each other. Near the thresholds the noise decides, so that chances
-    are smooth in the number of rows.
+    `others` are those by which coefficients disturb each other, and `coupling` tells which do. Near the thresholds the
+    noise decides, so that chances are smooth in the number of rows.
     """
     own, others = (FEWER_ROWS[:, None] * of_all for of_all in (ratios, others))
     with np.errstate(divide="ignore"):
         # Where a coefficient is hardly ever identified it is dropped, and disturbs no other one.
         disturbances = np.minimum((1 / others) ** 2 / 2, others / LEAST_RATIO**4)
-    left = np.maximum(disturbances.sum(axis=1, keepdims=True) - disturbances, np.finfo(np.float64).tiny)
-    whole = special.ndtr(STRENGTH_SLOPE * (1 / np.sqrt(left) - LIKELY_STRENGTH))
+    disturbed = np.maximum(disturbances @ coupling, np.finfo(np.float64).tiny)
+    whole = special.ndtr(STRENGTH_SLOPE * (1 / np.sqrt(disturbed) - LIKELY_STRENGTH))
     chances = np.minimum(special.ndtr(own - EXPECTED_RATIO), whole).max(axis=0)
     return np.where(ratios > 0, chances, 0.0)
 
@@ -365,12 +365,31 @@ class InformationRatios:
 
     def __init__(self, plan: Plan, information: Vector) -> None:
         law, self._steps = information_law(plan), [(np.zeros(len(information)), 0.0)]
+        self._known: KnownInformation | None = None
         self._dropping, self._entering = iter(self._steps[:0]), np.eye(len(information), dtype=bool)
         if law is not None:
             design = _fitted_design(plan)
-            known = KnownInformation.of(information, law, design.forms(), design.dummies)
+            self._known = known = KnownInformation.of(information, law, design.forms(), design.dummies)
             self._entering = design.back_transform()[0] @ known.basis != 0
             self._dropping = _dropping_steps(known.matrix, known.law)
+
+    @cached_property
+    def coupling(self) -> Vector:
+        """How far the noise between two coefficients is that between any two columns, shape (p, p), 0 of the diagonal.
+
+        It is 0 between levels of a factor, which exclude each other, so that their entry is known.
+        """
+        size = len(self._entering)
+        if self._known is None:
+            return np.zeros((size, size))
+        law, units = self._known.law, np.eye(size)
+        variances = np.array([law.bilinear(np.broadcast_to(one, units.shape), units) for one in units])
+        roots = np.sqrt(np.maximum(np.diag(variances), 0.0))
+        scales = np.outer(roots, roots)
+        # Off the diagonal noise has half of the variance that the two entries on it have.
+        coupling = 2 * np.divide(variances, scales, out=np.zeros((size, size)), where=scales > 0)
+        np.fill_diagonal(coupling, 0.0)
+        return np.asarray(coupling)
 
     def of(self, n: float) -> Vector:
         """Of `n` rows, shape (p,)."""

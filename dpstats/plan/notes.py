@@ -553,7 +553,9 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
             f"Standard errors were planned but are not part of this release: {lost}. 'noise at most' bounds the "
             f"standard deviation of the privacy noise in a coefficient, for any rows. {few}"
         )
-    if plan.counts is not None and plan.counts.settles_errors and plan.counts.rows is None:
+    follows = plan.counts is not None and plan.counts.settles_errors and plan.counts.rows is None
+    if follows and plan.design.score_ratio == 1.0:  # of weights the number of rows settles nothing
+        assert plan.counts is not None
         forecast = phrase("plan.standard_errors(n, typical=...)", shell="--rows N")
         predicted = "" if plan.screening is not None else f"{forecast} forecasts them. "
         return (

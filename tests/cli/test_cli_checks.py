@@ -92,7 +92,7 @@ def test_saved_values_are_shown(folder: Path, capfd: pytest.CaptureFixture[str])
     ):
         assert main(["show", *arguments]) == 1
         assert words in capfd.readouterr().err
-    Path("other.json").write_text('{"kind": "Ledger"}')
+    Path("other.json").write_text('{"kind": "Ledger", "format": 1}')
     assert main(["show", "other.json"]) == 1
     assert "not a fit, check or evaluation" in capfd.readouterr().err
 

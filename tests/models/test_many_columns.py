@@ -9,7 +9,12 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.models.expectations import interval_chances
+from dpstats.models import expectations
+
+
+def interval_chances(ratios: np.ndarray, others: np.ndarray) -> np.ndarray:
+    """Of coefficients that all disturb each other."""
+    return expectations.interval_chances(ratios, others, 1 - np.eye(len(ratios)))
 
 
 def described(columns: int) -> tuple[str, dict[str, Any]]:
@@ -55,6 +60,20 @@ def test_a_coefficient_that_is_hardly_identified_disturbs_others_and_a_hopeless_
     assert hardly < 0.05
     rare = np.append(good, [0.6] * 10)  # levels of one row in 100: draws leave .4 of the numbers an interval
     assert 0.15 < interval_chances(rare, rare)[:10].mean() < 0.5
+
+
+def test_levels_of_a_factor_do_not_disturb_each_other() -> None:
+    """They exclude each other, so that their entry of the information is known: 30 levels are not 30 numbers."""
+    levels = [f"l{place:02}" for place in range(30)]
+    domain: dict[str, Any] = {"g": levels, "x": (0, 1), "z": (0, 1.5), "y": (0, 1)}
+    plan = dp.plan("y ~ g + x + z", domain, 1.0, family="binomial", inference=True)
+    (expected,) = expectations.expectations([plan])
+    coupling = expected._other_ratios.coupling
+    names = list(plan.names)
+    factor, numbers = [place for place, name in enumerate(names) if name.startswith("g[")], (names.index("x"), -1)
+    assert np.all(coupling[np.ix_(factor, factor)] == 0)
+    assert coupling[numbers] == pytest.approx(1, abs=0.05)
+    assert np.all(coupling[numbers[0], factor] > 0.5)
 
 
 def test_absurd_numbers_of_rows_have_all_errors() -> None:

@@ -478,3 +478,12 @@ class TestWhereRowsAre:
         found = dp.evaluate(plain, tmp_path / "rows.parquet", 1.0, seed=1)
         assert found.to_dict() == dp.evaluate(plain, data, 1.0, seed=1).to_dict()
         assert (plain.predict(tmp_path / "rows.parquet").to_numpy() == plain.predict(data).to_numpy()).all()
+
+
+@pytest.mark.parametrize("family", ["binomial", "gaussian"])
+def test_a_plan_with_weights_tells_of_no_table_by_rows(family: str) -> None:
+    """It named one above, which it does not print: weighted fits count their rows, and decide nothing by them."""
+    plan = dp.plan("y ~ x", {"x": (0, 1), "w": (0, 2), "y": (0, 1)}, 1.0, family=family, weights="w")
+    text = " ".join(str(plan.summary()).split())
+    assert "table above" not in text
+    assert ("not part of this release; inference=True buys them" in text) == (family == "gaussian")

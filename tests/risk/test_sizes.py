@@ -288,10 +288,10 @@ def test_an_eps_is_found_without_the_forecast_of_another(monkeypatch: pytest.Mon
     """Of ninety columns a third of the time went to errors at the plan's own eps, and to the last ones once more."""
     made, honest = [], forecast.Forecast._errors
 
-    def counted(self: forecast.Forecast, name: str, n: int, noise: Any = None) -> Any:
+    def counted(self: forecast.Forecast, name: str, n: int, noise: Any = None, *more: Any) -> Any:
         if noise is not None:
             made.append((self.plan.eps, name, noise.tobytes()))
-        return honest(self, name, n, noise)
+        return honest(self, name, n, noise, *more)
 
     monkeypatch.setattr(forecast.Forecast, "_errors", counted)
     formula, domain = FACTORS
