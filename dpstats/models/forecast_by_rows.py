@@ -338,6 +338,7 @@ def forecast_by_rows(
         simulated,
         alike=error_forecast.alike,
         half_explained=error_forecast.half_explained,
+        supposes_correlations=error_forecast.supposes_correlations,
     )
 
 

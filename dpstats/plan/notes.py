@@ -657,8 +657,8 @@ def persons_note(plan: PlanFacts) -> str:
             f"{unknown}"
         )
     return (
-        f"At most {record.rows} rows of each {record.column} count, drawn at random if there are more. The noise "
-        f"is {record.rows} times that of one row each. {unknown}"
+        f"At most {record.rows} rows of each {record.column} count, drawn at random if there are more. The noise in "
+        f"the sums is {record.rows} times that of one row each, but the sums have more rows. {unknown}"
     )
 
 

@@ -115,6 +115,15 @@ class TickFeed:
         self.is_rest = False  # whether the tick closed last has the rows that did not make up a whole one
         if running.tick < self._last:
             running.check_usable()
+        elif isinstance(tick, str) and until is None:
+            _log.warning(
+                "dpstats: run closes no tick and reads no rows: the stream has closed tick %s, %r, the last level of %r "
+                "in its Domain. Each declared level is a tick, with or without rows; until= stops before levels that "
+                "are still to come",
+                f"{running.tick:,}",
+                running.label,
+                tick,
+            )
         table = None if iterated else running.table(data)
         if table is not None and table.filtered and not isinstance(tick, str):
             raise ArgumentError(

@@ -106,7 +106,7 @@ def test_a_socket_s_items_are_released_as_they_come() -> None:
         assert (result.last, running.tick, len(asked)) == (number, number, number)
 
 
-def test_a_run_goes_on_where_the_stream_was(tmp_path: Path) -> None:
+def test_a_run_goes_on_where_the_stream_was(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     rows = frame()
     ledger = dp.Ledger(tmp_path / "ledger", dataset="d", eps=1.0, delta=1e-5)
     whole: dict[str, Any] = {"seed": None, "ledger": ledger, "state": tmp_path / "state"}
@@ -114,7 +114,9 @@ def test_a_run_goes_on_where_the_stream_was(tmp_path: Path) -> None:
     again = stream(**whole)
     assert again.label == "2024-02"
     assert [result.last for result in again.run(rows, tick="month")] == [3, 4]
+    assert "run closes no tick" not in caplog.text
     assert list(stream(**whole).run(rows, tick="month")) == []
+    assert "run closes no tick and reads no rows: the stream has closed tick 4, '2024-04', the last" in caplog.text
     assert len(ledger.entries()) == 1
     with pytest.raises(StreamError, match="out of order"):
         again.update(rows, label="2024-02")
