@@ -117,9 +117,9 @@ class TickFeed:
             running.check_usable()
         elif isinstance(tick, str) and until is None:
             _log.warning(
-                "dpstats: run closes no tick and reads no rows: the stream has closed tick %s, %r, the last level of %r "
-                "in its Domain. Each declared level is a tick, with or without rows; until= stops before levels that "
-                "are still to come",
+                "dpstats: run closes no tick and reads no rows: the stream has closed tick %s, %r, the last level of "
+                "%r in its Domain. Each declared level is a tick, with or without rows; until= stops before levels "
+                "that are still to come",
                 f"{running.tick:,}",
                 running.label,
                 tick,
