@@ -397,8 +397,8 @@ class Regression(_Stream):
                 return (
                     f"{ticks} used about {max(later.value, 0) / length:,.0f} {rows}, by the noisy sums, and the ticks "
                     f"{start + 1} to {tick - length} about {before.value / number:,.0f} each: if no fewer rows were "
-                    "passed, compare their cells with the Domain, since a level may have been renamed. run(tick=) closes "
-                    "each declared level as a tick, with or without rows; until= stops it earlier"
+                    "passed, compare their cells with the Domain, since a level may have been renamed. run(tick=) "
+                    "closes each declared level as a tick, with or without rows; until= stops it earlier"
                 )
         return None
 
