@@ -23,6 +23,7 @@ from dpstats.mechanisms.options import Variables, named_variables
 from dpstats.plan import Plan
 from dpstats.plan.methods import no_averages
 from dpstats.results.contrasts import TESTED
+from dpstats.results.explained_share import debiased_params
 from dpstats.results.fit_statistics import (
     LEAST_MEAN_SDS,
     Average,
@@ -30,7 +31,6 @@ from dpstats.results.fit_statistics import (
     FitStatistics,
     HalfWidth,
     contrast_width,
-    debiased_params,
     derivative,
 )
 from dpstats.results.marginal_effects import FittedColumns

@@ -19,11 +19,18 @@ from dpstats.inference import Contrasts, Dummies, Estimates, ModelSpread, simila
 from dpstats.inference.estimates import LEVEL, NORMAL
 from dpstats.mechanisms.design import Step, averaged_variables, constant_column
 from dpstats.mechanisms.fit_statistics import FitSums, MadeUpRows, RowFunctions
-from dpstats.mechanisms.information import ReleasedSums
-from dpstats.mechanisms.least_squares import whole_model
-from dpstats.mechanisms.statistics import Moments, noisy_count
 from dpstats.plan import Plan
 from dpstats.privacy.information import row_weights
+from dpstats.results.explained_share import (
+    LEAST_WIDTH,
+    UNKNOWN_SHARE,
+    Figure,
+    noise_excess,
+    row_figure,
+    score_dispersion,
+    share_figure,
+    squared_errors,
+)
 from dpstats.results.standard_errors import ReleasedErrors, column_reach, values_together
 
 Vector = NDArray[np.float64]
@@ -46,14 +53,8 @@ BEYOND_SDS = 0.5  # rows beyond the cap count if their number exceeds so many st
 BEYOND_EXCESS = 1.5  # the most by which squares of rows beyond the cap exceed the cap's, on average, over it
 STEP = 1e-4  # of numerical derivatives, in the linear predictor
 LEAST_QUANTILE, LEAST_LEVEL = 1e-9, math.exp(-700.0)  # of the p-values that are sought
-LEAST_WIDTH = 1e-300  # a divisor is at least this
 FARTHEST = 1e6  # an end of an interval is sought within so many half-widths
 CANCELLED = 1e-12  # a weight of a coefficient below this share of the largest one is rounding
-
-
-def debiased_params(errors: ReleasedErrors) -> Vector:
-    """Debiased coefficients in model units, shape (p,), as released where they are not identified."""
-    return errors.center + errors.basis @ errors.table.estimates.debiased
 
 
 def made_up_rows(plan: Plan, params: Vector, errors: ReleasedErrors) -> MadeUpRows | None:
@@ -84,7 +85,7 @@ def made_up_rows(plan: Plan, params: Vector, errors: ReleasedErrors) -> MadeUpRo
         exog, endog = np.vstack((exog, exog)), np.repeat([1.0, 0.0], len(eta))
         masses = np.concatenate((masses * means, masses * (1 - means)))
     else:
-        endog = _responses(family, means, _dispersion(estimates))
+        endog = _responses(family, means, score_dispersion(estimates))
     shares: Vector = masses / count
     if not (math.isfinite(count) and np.all(np.isfinite(shares)) and np.all(np.isfinite(endog))):
         return None
@@ -100,19 +101,6 @@ def _means(family: Family, eta: Vector) -> Vector:
     """The mean response, clipped as responses are."""
     means = np.asarray(family.mean(eta), dtype=np.float64)
     return np.asarray(family.clip_response(means) if family.link == "log" else means)
-
-
-def _dispersion(estimates: Estimates) -> float:
-    """phi, or the factor that takes its place in robust errors."""
-    spread = estimates.spread
-    if isinstance(spread, ModelSpread):
-        return spread.value
-    known = np.isfinite(spread.variances) & (np.asarray(spread.variances) > 0)
-    rows = np.eye(estimates.size) if spread.directions is None else spread.directions
-    inner = rows[:, estimates.identified.active]
-    plain = np.sum(inner @ estimates.identified.inverse * inner, axis=1)
-    known &= plain > 0
-    return float(np.median(spread.variances[known] / plain[known])) if known.any() else 1.0
 
 
 def _responses(family: Family, means: Vector, dispersion: float) -> Vector:
@@ -150,18 +138,6 @@ def weight_cap(plan: Plan) -> float | None:
     """The cap on the rows' weights in the information, if it has one of its own."""
     information = plan.stages[-1].plan.information
     return None if information is None else information.purchase.weight_cap
-
-
-class Figure(NamedTuple):
-    """A number with its standard error, the half-width of its 95 % interval over 1.96, and the interval."""
-
-    value: float
-    se: float
-    low: float
-    high: float
-
-
-UNKNOWN_SHARE = Figure(math.nan, math.inf, 0.0, 1.0)
 
 
 class Effect(NamedTuple):
@@ -316,8 +292,8 @@ class FitStatistics:
         total = self.mean(rest) + (-apart if binary else gained)
         if not total > 2 * self.sums.noise(rest):
             return UNKNOWN_SHARE
-        dispersion = 1.0 if binary else _dispersion(self.estimates)
-        excess, squares = _noise_excess(self.estimates), _squared_errors(self.estimates, dispersion)
+        dispersion = 1.0 if binary else score_dispersion(self.estimates)
+        excess, squares = noise_excess(self.estimates), squared_errors(self.estimates, dispersion)
         # Noise lowers the gain by its square, and the sample raises it by its own.
         value = min(max((gained + (2 * excess.mean - squares.mean) / rows) / total, 0.0), 1.0)
         squares = squares.times(1 / (rows * total))
@@ -332,7 +308,7 @@ class FitStatistics:
         half = self.width_of(Derivatives({gain: by_gain / total, rest: by_rest / total}, count, normal))(LEVEL)
         # Coefficients that are not identified are averaged as released: they may explain more than that.
         higher = self.estimates.omitted_gain / (rows * total)
-        return _share_figure(value, half, squares, higher=higher)
+        return share_figure(value, half, squares, higher=higher)
 
     def _explained_variance(self) -> Figure:
         """R2 of least squares: what is explained by the information, and the residual variance (section 4)."""
@@ -344,7 +320,7 @@ class FitStatistics:
         # w'Hw is the explained sum, at coefficients w whose intercept centres it.
         column, params = known[0], np.array(estimates.debiased)
         params[column] -= float(estimates.information[column] @ params) / estimates.information[column, column]
-        squares = _squared_errors(estimates, _dispersion(estimates), column)
+        squares = squared_errors(estimates, score_dispersion(estimates), column)
         gained = float(params @ estimates.information @ params) - squares.mean
         # Noise in the information also changes the debiased coefficients; noise in the objective changes only them.
         moved = params - 2 * estimates.correction
@@ -370,7 +346,7 @@ class FitStatistics:
         lower = (1 - rest) * BEYOND_EXCESS * cap * beyond / total
         higher = rest * max(gained, 0.0) / rows * beyond / (1 - beyond) / total
         higher += estimates.omitted_gain / (rows * total)
-        return _share_figure(value, half, squares, lower, higher)
+        return share_figure(value, half, squares, lower, higher)
 
     def _share_beyond_cap(self) -> float:
         """The share of rows beyond the loss's cap, which the information leaves out; 0 if noise hides them."""
@@ -402,8 +378,8 @@ class FitStatistics:
         if not (has_all or has_phi):
             return None
         # Noise in the coefficients adds to squares; those in phi are at the coefficients before debiasing.
-        excess, shift = _noise_excess(estimates).mean, estimates.correction
-        fitted = _dispersion(estimates) * int(estimates.identified.active.sum())
+        excess, shift = noise_excess(estimates).mean, estimates.correction
+        fitted = score_dispersion(estimates) * int(estimates.identified.active.sum())
         summed = self.mean(place) + (fitted - excess) / rows
         if not has_phi:
             return summed, 1.0, 0.0
@@ -630,112 +606,9 @@ def _variance(values: Vector, shares: Vector) -> float:
     return max(float(values**2 @ shares) - float(values @ shares) ** 2, 0.0)
 
 
-class SquaredErrors(NamedTuple):
-    """The mean and the variance of a quadratic form of the errors of coefficients."""
-
-    mean: float
-    variance: float
-
-    def times(self, factor: float) -> SquaredErrors:
-        """Those of a multiple."""
-        return SquaredErrors(factor * self.mean, factor**2 * self.variance)
-
-    def part(self, share: float) -> float:
-        """The part of what estimated slopes explain that is not their errors', of a share without these."""
-        return share / max(share + self.mean, LEAST_WIDTH)
-
-    @property
-    def slope(self) -> float:
-        """The variance of the linear part of the error per unit of the share: 4 b'QVQb over b'Qb, b as errors lie."""
-        return 2 * self.variance / max(self.mean, LEAST_WIDTH)
-
-
-def _noise_excess(estimates: Estimates, intercept: int | None = None) -> SquaredErrors:
-    """What noise in the coefficients adds to the deviance; without what it adds by the column of an intercept."""
-    identified, active = estimates.identified, estimates.identified.active
-    shift, inverse = estimates.correction[active], identified.inverse
-    if intercept is not None and active[intercept]:
-        place = int(np.sum(active[:intercept]))
-        inverse = inverse.copy()
-        inverse[place, place] -= 1 / estimates.information[intercept, intercept]
-    debiasing = float(np.sum(inverse * identified.law.square(np.outer(shift, shift))))
-    moved = inverse @ estimates.linear.covariance[np.ix_(active, active)]
-    mean = float(np.trace(moved)) + debiasing
-    if estimates.draws is None:
-        return SquaredErrors(mean, 2 * float(np.sum(moved * moved.T)))
-    drawn = estimates.draws[:, active]
-    return SquaredErrors(mean, float(np.var(np.sum(drawn @ inverse * drawn, axis=1))))
-
-
-def _squared_errors(estimates: Estimates, dispersion: float, intercept: int | None = None) -> SquaredErrors:
-    """What noise and sample move the explained sum by to second order (docs/proofs/fit_statistics, 4).
-
-    By the squares of both, and with the column of an intercept, which is for w'Hw, by their product too.
-    """
-    noise, slopes = _noise_excess(estimates, intercept), max(int(estimates.identified.active.sum()) - 1, 0)
-    product = 0.0 if intercept is None else 4 * dispersion * noise.mean
-    return SquaredErrors(noise.mean + dispersion * slopes, noise.variance + 2 * dispersion**2 * slopes + product)
-
-
-def _share_figure(value: float, half: float, squares: SquaredErrors, lower: float = 0.0, higher: float = 0.0) -> Figure:
-    """An explained share with its interval within [0, 1], from the half-width with the variance at its estimate.
-
-    At an end the part of the variance that grows with the share is that of the middle between end and estimate: the
-    interval of the root of a share, which has the same variance everywhere (docs/proofs/fit_statistics, 4).
-    """
-    turn = NORMAL**2 * squares.slope * (1 - value) / 4
-    half = math.hypot(half, turn)
-    low, high = max(value + turn - half - lower, 0.0), min(value + turn + half + higher, 1.0)
-    return Figure(value, (half + (lower + higher) / 2) / NORMAL, low, high)
-
-
 @lru_cache(maxsize=4)
 def standard_draws(quantities: int) -> Vector:
     """Draws of unit variance, the same each time: a normal one, Laplace's for the number of rows and each quantity."""
     random = np.random.default_rng(SEED)
     normal = random.standard_normal((1, DRAWS))
     return np.vstack((normal, random.laplace(scale=math.sqrt(0.5), size=(1 + quantities, DRAWS))))
-
-
-def counted_rows(plan: Plan, released: ReleasedSums, nobs: int | None) -> Figure:
-    """The number of rows by the released sums."""
-    statistics = plan.objective.statistics
-    assert statistics is not None
-    counted = noisy_count(statistics, Moments.of(statistics, released.sums), nobs)
-    return row_figure(counted.count, counted.deviation, NORMAL)
-
-
-def row_figure(count: float, deviation: float, quantile: float) -> Figure:
-    """A number of rows with its interval; `quantile` is the 95 % point of its noise, in standard deviations."""
-    half = quantile * deviation
-    return Figure(count, deviation, max(count - half, 0.0), max(count + half, 0.0))
-
-
-def explained_by_sums(plan: Plan, released: ReleasedSums, errors: ReleasedErrors, nobs: int | None) -> Figure:
-    """R2 of released sums, which costs nothing more (docs/proofs/fit_statistics, 6)."""
-    statistics, estimates = plan.objective.statistics, errors.table.estimates
-    assert statistics is not None
-    moments = Moments.of(statistics, released.sums)
-    counted = noisy_count(statistics, moments, nobs)
-    if counted.count <= 2 * counted.deviation:
-        return UNKNOWN_SHARE
-    columns, response = whole_model(plan.objective.size)
-    at, _ = statistics.intercept
-    constant = columns[:, at]
-    level = float(constant @ moments.matrix @ response) / float(constant @ moments.matrix @ constant)
-    centred = response - level * constant
-    total = float(centred @ moments.matrix @ centred)
-    noise = float(moments.law.bilinear(centred[None], centred[None])[0]) + statistics.square_excess
-    if total <= 2 * math.sqrt(max(noise, 0.0)):
-        return UNKNOWN_SHARE
-    # The sum about the mean has a degree of freedom less than rows.
-    left = min(max(_dispersion(estimates) * max(counted.count - 1, 0.0) / total, 0.0), 1.0)
-    squares = _squared_errors(estimates, _dispersion(estimates), at).times(1 / total)
-    residual = response - columns @ debiased_params(errors)
-    # u'Eu - k w'Ew is (u - k^1/2 w)'E(u + k^1/2 w).
-    apart, together = residual - math.sqrt(left) * centred, residual + math.sqrt(left) * centred
-    noise = float(moments.law.bilinear(apart[None], together[None])[0]) + (1 - left) ** 2 * statistics.square_excess
-    sampled = 4 * (1 - left) * left**2 / counted.count
-    value, higher = 1 - left, estimates.omitted_gain / total
-    se = math.sqrt(squares.part(value) * max(noise, 0.0) / total**2 + sampled + squares.variance)
-    return _share_figure(value, NORMAL * se, squares, higher=higher)

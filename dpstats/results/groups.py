@@ -31,7 +31,7 @@ from dpstats.plots import groups as draw_groups
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import to_the_noise
-from dpstats.results.fit_statistics import debiased_params
+from dpstats.results.explained_share import debiased_params
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.stored import Released, guarantee_sentence, marked_title
 from dpstats.summaries import Summary, full_width, paired_facts, shorten

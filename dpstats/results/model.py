@@ -34,17 +34,8 @@ from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet
 from dpstats.results.cell_warnings import warn_of_cells
 from dpstats.results.comparisons import Comparer, Comparison, PrivateRows, PublicRows, public_frame
-from dpstats.results.fit_statistics import (
-    LAPLACE,
-    Figure,
-    FitStatistics,
-    counted_rows,
-    debiased_params,
-    explained_by_sums,
-    made_up_rows,
-    row_figure,
-    row_functions,
-)
+from dpstats.results.explained_share import Figure, counted_rows, debiased_params, explained_by_sums, row_figure
+from dpstats.results.fit_statistics import LAPLACE, FitStatistics, made_up_rows, row_functions
 from dpstats.results.focus import focus_table
 from dpstats.results.inference_mixin import (
     InferenceMixin,

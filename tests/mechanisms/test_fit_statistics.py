@@ -31,7 +31,8 @@ from dpstats.mechanisms.fit_statistics import (
     exact_sums,
 )
 from dpstats.results import fit_statistics as statistics_module
-from dpstats.results.fit_statistics import LAPLACE, row_figure
+from dpstats.results.explained_share import row_figure
+from dpstats.results.fit_statistics import LAPLACE
 
 DOMAIN = {"x": (-1, 1), "z": (-1, 1), "g": ["a", "b", "c"]}
 RESPONSES: dict[str, tuple[float, float]] = {"binomial": (0, 1), "gaussian": (-6, 6), "poisson": (0, 20)}

@@ -12,7 +12,7 @@ from scipy import optimize, stats
 
 import dpstats as dp
 from dpstats.inference.estimates import NORMAL
-from dpstats.results.fit_statistics import SquaredErrors, _share_figure
+from dpstats.results.explained_share import SquaredErrors, share_figure
 
 DOMAIN = {"x": (0.0, 1.0), "z": (0.0, 1.0)}
 RESPONSES: dict[str, tuple[float, float]] = {"gaussian": (-5, 5), "binomial": (0, 1), "poisson": (0, 20)}
@@ -64,7 +64,7 @@ def test_ends_are_near_those_of_the_noncentrality_of_chi2(slopes: int, distance:
     rows = 1e6
     squares = SquaredErrors(slopes, 2 * slopes).times(1 / rows)
     half = NORMAL * math.sqrt(2 * slopes + 4 * distance) / rows
-    figure = _share_figure(distance / rows, half, squares)
+    figure = share_figure(distance / rows, half, squares)
 
     def miss(noncentrality: float, tail: float) -> float:
         return float(stats.ncx2.cdf(distance + slopes, slopes, noncentrality)) - tail
@@ -80,7 +80,7 @@ def test_a_share_that_stands_out_keeps_its_interval() -> None:
     rows, value = 3_000, 0.3
     squares = SquaredErrors(2, 4).times((1 - value) / rows)
     half = NORMAL * 2 * math.sqrt(value) * (1 - value) / math.sqrt(rows)
-    figure = _share_figure(value, half, squares)
+    figure = share_figure(value, half, squares)
     assert figure.high - figure.low == pytest.approx(2 * half, rel=0.01)
     assert figure.high == pytest.approx(value + half, abs=0.03 * half)
     assert pytest.approx(half / NORMAL, rel=0.01) == figure.se
