@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import shlex
 import sys
 import warnings
 from collections.abc import Iterable, Mapping
@@ -207,11 +208,14 @@ def add_predict(commands: Commands) -> None:
         help="predictions alone, not corrected for shrinkage: for many rows intervals take most of the time",
     )
     parser.add_argument("--id", metavar="COLUMN", help="a column of the data to write beside the predictions")
-    parser.add_argument("--output", type=Path, metavar="FILE", help="a new CSV file (default: standard output)")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="a new CSV file, .csv (default: standard output)")
     parser.set_defaults(run=_predict)
 
 
 def _predict(options: argparse.Namespace) -> None:
+    if options.output is not None and options.output.suffix.lower() not in ("", ".csv"):
+        named = options.output.with_suffix(".csv")
+        raise ArgumentError(f"--output: {options.output} would be a CSV file; pass --output {shlex.quote(str(named))}")
     fit, table = _loaded_fit(options.fit, "fit"), as_table(options.data)
     design, beside = fit.predicting_design, {"offset": options.offset, "exposure": options.exposure}
     if not isinstance(design, DesignSpec):

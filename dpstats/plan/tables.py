@@ -344,7 +344,7 @@ def rows_table(outcomes: pd.DataFrame) -> SimpleTable:
     title = f"Ranges and standard errors by the counted number of {outcomes.index.name}"
     title += "".join(f"\n{line.partition(';')[0]}" for line in outcomes.attrs.get("note", "").split("\n") if line)
     headers, widths = ["ranges", "standard errors", "coefficients identified", *several], [12, 20, 24, 20]
-    if several and max(len(name) for name, _ in rows) > len("100,000"):
+    if several and max(len(name) for name, _ in rows) >= len("100,000"):
         widths = [10, 17, 14, 20]  # the longest header is broken, and no number of rows
     return full_width(headers, rows, widths[: len(headers)], title=title)
 

@@ -191,7 +191,7 @@ def other_ways(results: ReleasedModel) -> str:
     ways = [
         *(["narrower ranges"] if ranges or plan.family.response != "binary" or not of_formula else []),
         *(["fewer knots"] if knotted else []),
-        *([typical] if untold and all(one.typical is None for one in ranges) else []),
+        *([typical] if untold and all(one.typical is None for one in ranges) and not lacks_splines(results) else []),
         f"fewer or less collinear columns{chooses}",
         *(["merging rare levels"] if levels or not of_formula else []),
     ]
@@ -245,6 +245,15 @@ def explaining_ranges(plan: Plan, *, knotted: bool = True) -> list[Range]:
 def knotted_columns(plan: Plan) -> set[str]:
     """Columns of splines: typical values leave out rows of them, and the knots stay over the declared range."""
     return plan.design.parsed.knotted_columns if isinstance(plan.design, DesignSpec) else set()
+
+
+def lacks_splines(results: ReleasedModel) -> bool:
+    """Whether splines alone lack errors, besides the intercept: typical values do not help them."""
+    if not results.has_errors:
+        return False
+    blank, knotted = ~np.isfinite(results._inference.se), knotted_columns(results.plan)
+    columns = [term_columns(results, one.name) for one in fitted_last(results).terms if blank[one.columns].any()]
+    return any(columns) and all(knotted.issuperset(names) for names in columns)
 
 
 def fills_ranges(plan: Plan) -> bool:

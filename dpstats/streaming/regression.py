@@ -457,7 +457,7 @@ class Regression(_Stream):
         )
 
     def plot(self, term: str, *, window: int | None = None, caption: bool = True, ax: Axes | None = None) -> Axes:
-        """Draw a coefficient over the stored ticks with 95 % intervals.
+        """Draw a coefficient over the stored ticks, with 95 % intervals at those that have standard errors.
 
         Parameters
         ----------

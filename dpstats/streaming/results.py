@@ -408,17 +408,18 @@ def coefficient_picture(
     plan = results[0].plan
     ticks = np.array([result.last for result in results])
     values = np.array([result.params[term] for result in results])
-    if results[0].has_errors:
-        spread = np.linspace(0, len(results) - 1, min(len(results), MOST_TICKS)).astype(int)
-        shown = [results[place] for place in spread]
-        ends = np.array([result.conf_int().loc[term].to_numpy(dtype=float) for result in shown])
-        finite = np.isfinite(ends).all(axis=1)
-        if finite.any():
-            at, (low, high) = np.array([result.last for result in shown])[finite], ends[finite].T
-            middle = np.array([result.debiased[term] for result in shown])[finite]
-            ax.fill_between(at, low, high, color=style.SKY, alpha=0.3, linewidth=0, label="95 % interval")
-            ax.plot(at, middle, color=style.BLUE, linewidth=1.6, label="without shrinkage")
+    spread = np.linspace(0, len(results) - 1, min(len(results), MOST_TICKS)).astype(int)
+    # Rows of the first ticks may be linearised too far off for errors, where later ticks have them.
+    shown = [result for result in map(results.__getitem__, spread) if result.has_errors]
+    ends = np.array([result.conf_int().loc[term].to_numpy(dtype=float) for result in shown]).reshape(-1, 2)
+    finite = np.isfinite(ends).all(axis=1)
+    if finite.any():
+        at, (low, high) = np.array([result.last for result in shown])[finite], ends[finite].T
+        middle = np.array([result.debiased[term] for result in shown])[finite]
+        ax.fill_between(at, low, high, color=style.SKY, alpha=0.3, linewidth=0, label="95 % interval")
+        ax.plot(at, middle, color=style.BLUE, linewidth=1.6, label="without shrinkage")
     ax.plot(ticks, values, color=style.ORANGE, linewidth=1.2, linestyle="--", label="params, for prediction")
     labels = "tick", f"coefficient of {term}"
-    sentences = "Intervals include sampling error and noise.", promise(plan, "the whole stream")
+    about = "Intervals include sampling error and noise." if finite.any() else "No tick drawn has an interval."
+    sentences = about, promise(plan, "the whole stream")
     return style.finish(ax, title, *sentences, labels=labels, legend="above", caption=caption)

@@ -231,6 +231,25 @@ def test_predictions_stand_beside_an_identifier_and_those_missing_are_counted(
     assert "has no column 'name'; its columns are person, age, sex" in told
 
 
+def test_predictions_are_a_csv_file_by_their_name(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Text was written into a file .parquet. Such a name is refused before the fit and the rows are read."""
+    for name in ("out.parquet", "my out.xlsx"):
+        assert main(["predict", "none.json", "none.csv", "--output", name]) == 1
+        told = capfd.readouterr().err
+        assert f"--output: {name} would be a CSV file; pass --output " in told
+        assert not Path(name).exists()
+    assert told.strip().endswith("--output 'my out.csv'")
+    words = ["fit", "income ~ age + sex", "rows.csv", "--domain", "adult.yaml", *LOGIT, "--inference", "no"]
+    assert main([*words, "--output", "fit.json"]) == 0
+    for name in ("out.csv", "OUT.CSV", "out"):
+        Path(name).unlink(missing_ok=True)
+        assert main(["predict", "fit.json", "rows.csv", "--output", name]) == 0
+        assert pd.read_csv(name).columns.tolist() == ["predicted"]
+    with pytest.raises(SystemExit):
+        main(["predict", "--help"])
+    assert "a new CSV file, .csv" in " ".join(capfd.readouterr().out.split())
+
+
 def test_predictions_of_many_rows_are_written_batch_by_batch(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """One header, the rows in their order, and each warning once; intervals can be left out."""
     words = ["fit", "income ~ age + sex", "rows.csv", "--domain", "adult.yaml", *LOGIT, "--inference", "yes"]

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pandas as pd
+import pytest
 
 import dpstats as dp
+from dpstats.models.forecast_by_rows import ROWS
+from dpstats.plan.tables import rows_table
 
 
 def test_public_rows_come_before_typical_values_of_the_domain() -> None:
@@ -41,3 +46,19 @@ def test_no_chance_is_whole_where_an_unlucky_fit_has_no_error() -> None:
     assert table.loc[unlucky, "identified"].between(0.9, 0.999).all()
     assert 0.96 < table["identified"].min() < 0.98
     assert table["identified_upper"].equals(table["identified"])
+
+
+@pytest.mark.parametrize("method", ["napp", "sums with a cap", "napp or statistics"])
+def test_a_table_by_rows_breaks_no_number_of_rows(method: str) -> None:
+    """100,000 was printed as 100,00 with 0 below; the longest header is broken where numbers need its room alone."""
+    declared = ["declared", "paid", 1.0]
+    for most in range(2, len(ROWS) + 1):
+        lines = [[*declared, method], *[[*declared, "statistics"]] * (most - 1)]
+        table = pd.DataFrame(lines, columns=["ranges", "errors", "share", "method"], index=pd.Index(ROWS[:most]))
+        shown = rows_table(table.rename_axis("rows")).as_text().split("\n")
+        assert [line.split()[0] for line in shown[-1 - most : -1]] == [f"{count:,}" for count in ROWS[:most]]
+        assert max(map(len, shown)) <= 78
+        assert any("coefficients identified" in line for line in shown) == (ROWS[most - 1] < 100_000)
+    names = [f"x{place}" for place in range(12)]
+    domain = {"y": (0, 120), **dict.fromkeys(names, (-5.0, 5.0))}
+    assert re.search(r"\n100,000 +bought", str(dp.plan(f"y ~ {' + '.join(names)}", domain, 1, inference=True)))

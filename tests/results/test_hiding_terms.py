@@ -202,6 +202,21 @@ def test_typical_values_are_advised_for_polynomials_and_not_for_splines() -> Non
     assert told.identified.all()
 
 
+def test_typical_values_are_not_advised_where_splines_alone_lack_errors() -> None:
+    """Few rows reach the ends of the spline; the number beside it lacks an error at the lower eps alone."""
+    random = np.random.default_rng(1)
+    data = pd.DataFrame({"bmi": random.normal(27, 5, 100_000).clip(12, 60), "age": random.uniform(18, 90, 100_000)})
+    data["cost"] = 800 + 20 * (data["bmi"] - 27) + 12 * data["age"] + random.normal(0, 800, 100_000)
+    domain = {"cost": (-3000, 8000), "age": (18, 90), "bmi": (10, 60)}
+    for eps, number in ((1.5, True), (0.02, False)):
+        fit = dp.ols("cost ~ age + bs(bmi, df=4)", data, eps, domain=domain, inference=True, seed=2)
+        assert not fit.identified["bs(bmi, df=4)[3]"]
+        assert fit.identified["age"] == number
+        notes = " ".join(fit.notes)
+        assert "narrower ranges, fewer knots" in notes.lower()
+        assert ("typical=(mean, sd)" in notes) == (not number)
+
+
 def test_levels_are_rare_where_their_released_weights_are_so_beyond_the_noise() -> None:
     random = np.random.default_rng(3)
     for shares, rare in (([0.4, 0.3, 0.3], set[str]()), ([0.5, 0.48, 0.02], {"g"}), ([0.02, 0.5, 0.48], {"g"})):

@@ -503,6 +503,39 @@ def test_plans_and_coefficients_are_drawn() -> None:
     pyplot.close("all")
 
 
+def test_pictures_have_intervals_at_the_ticks_with_errors() -> None:
+    """The first ticks of a logistic stream have none, which left out those of all others below a caption about them."""
+    pyplot = pytest.importorskip("matplotlib.pyplot")
+    stream = Regression("y ~ x + g", LOGIT, 5.0, 1e-6, family="binomial", horizon=12)
+    for tick in range(8):
+        stream.update(frame(3000, tick, binary=True))
+    for window in (None, 2):
+        first = 1 if window is None else window
+        results = [stream.at(at) if window is None else stream.between(at - 2, at) for at in range(first, 9)]
+        known = [one for one in results if one.has_errors and np.isfinite(one.bse["x"])]
+        assert not results[0].has_errors
+        assert len(known) >= 5
+        axes = stream.plot("x", window=window)
+        lines = {line.get_label(): line.get_xydata() for line in axes.get_lines()}
+        np.testing.assert_allclose(lines["without shrinkage"], [[one.last, one.debiased["x"]] for one in known])
+        (band,) = axes.collections
+        corners = {tuple(np.round(corner, 9)) for corner in band.get_paths()[0].vertices}
+        for one in known:
+            assert {(float(one.last), round(end, 9)) for end in one.conf_int().loc["x"]} <= corners
+        assert "Intervals include sampling error" in caption_of(axes)
+    rare = Regression("y ~ x + g", LOGIT, 0.01, 1e-6, family="binomial", horizon=12)
+    rare.update(frame(50, 0, binary=True))
+    axes = rare.plot("x")
+    assert not axes.collections
+    assert caption_of(axes).startswith("No tick drawn has an interval. Protected")
+    pyplot.close("all")
+
+
+def caption_of(axes: Any) -> str:
+    (caption,) = [text for text in axes.texts if text.get_gid() == "caption"]
+    return " ".join(caption.get_text().split())
+
+
 def test_errors_are_withheld_where_rows_were_linearised_far_off(tmp_path: Path) -> None:
     """The first tick of a strong signal is linearised at 0: nothing that holds it has errors, later ticks alone do."""
     stream = Regression("y ~ x + g", LOGIT, 20.0, 1e-6, family="binomial", horizon=12, state=tmp_path / "state")
