@@ -17,13 +17,24 @@ from dpstats.domain.declarations import TYPICAL_REACH
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Binomial, BinomialCounts, Family
 from dpstats.formula import reader
-from dpstats.formula.expression import Column, bind, columns_of, evaluate, public_values
+from dpstats.formula.expression import Apply, Column, Literal, Node, bind, columns_of, evaluate, public_values
 from dpstats.formula.parse import Formula, parse
 from dpstats.formula.response import Kind
-from dpstats.wording import days_since, phrase
+from dpstats.wording import days_since, joined, phrase
 
 MOST_LISTED, MOST_RANGES = 8, 3
 """Names in a note, and intervals that drop rows; more are counted."""
+
+LOGARITHM = re.compile(r"(np\.)?log(2|10|1p)?\(")
+
+ON_SCALE = "on the scale of"
+"""How the sentence on ranges under a logarithm begins."""
+
+LOW_PART, WIDE_LOW_PART = 0.01, 1 / 2
+"""On the scale of a logarithm, a low end is too low if the values below this part of the high end have more of the
+range than the second number: if the ends are more than four powers of ten apart. Of incomes of 5,000 to 300,000 beside
+four other columns, 20,000 rows and eps 1, a logistic fit had a standard error of .05 with the range (50, 500000), .1
+with (10, 500000), .03 with (1000, 500000), and none with (1, 500000)."""
 
 RAW_POWER = re.compile(r"I\((\w+) \*\* (\d+)\)")
 
@@ -50,6 +61,7 @@ def advice(
         for name in parsed.exog_columns
         if isinstance(column := declared.get(name), Levels) and len(column.values) == 1
     ]
+    notes += _logged(parsed, declared)
     return (*notes, *(_unused(declared, parsed) if table is None else _absent(declared, parsed, table)))
 
 
@@ -128,6 +140,50 @@ def missing_code(name: str, parsed: Formula, declared: Range | Levels | None) ->
         f"range without it, with {left_out}; if it is a number like others, declare a range that ends a little beyond "
         "it"
     )
+
+
+def _logged(parsed: Formula, declared: Domain) -> list[str]:
+    """That ranges begin far too low for the logarithms of their columns in terms: one sentence on all of them."""
+    factors = {factor.code: factor.node for term in parsed.terms for factor in term}
+    logarithms = {one.text: one for node in factors.values() for one in _logarithms(node)}
+    places: dict[str, str] = {}  # by column: one with two logarithms is named once
+    for node in logarithms.values():
+        (name,) = columns_of(node)
+        column = declared.get(name)
+        if name in places or not isinstance(column, Range) or not column.interval[1] > 0:
+            continue
+        low, high = column.interval
+        try:
+            values = evaluate(node, {name: np.array([low, LOW_PART * high, high])})
+        except FormulaError:
+            continue  # the design refuses it, and says where it stands
+        if not (isinstance(values, np.ndarray) and np.isfinite(values).all() and values[2] > values[0]):
+            continue  # at a low end of zero a logarithm is not finite, and its range begins further up
+        below = float((values[1] - values[0]) / (values[2] - values[0]))
+        if below > WIDE_LOW_PART:
+            part = f"{100 * below:.0f} % of the range ({low:.7g}, {high:.7g})"
+            places[name] = f"{node.text} {part} lies below {LOW_PART * high:,.7g}"
+    if not places:
+        return []
+    listed = list(places.values())
+    few = listed[: MOST_RANGES if len(listed) > MOST_RANGES + 1 else None]
+    more = [f"of {len(listed) - len(few)} more columns alike"] if len(listed) > len(few) else []
+    scales = joined([few[0], *(f"of {one}" for one in few[1:]), *more])
+    lower = "a lower end near the smallest plausible value"
+    lower = lower if len(listed) == 1 else "lower ends near the smallest plausible values"
+    return [f"{ON_SCALE} {scales}: if few rows lie there, declare {lower}, or noise may hide many coefficients"]
+
+
+def _logarithms(node: Node) -> list[Apply]:
+    """The logarithms of one column under `node`, of the column as it is or in arithmetic with numbers."""
+    if isinstance(node, Column | Literal):
+        return []
+    if isinstance(node, Apply) and LOGARITHM.match(node.text) and len(node.arguments) == 1:
+        inner = node.arguments[0]
+        parts = inner.arguments if isinstance(inner, Apply) else (inner,)
+        if all(isinstance(one, Column | Literal) for one in parts) and len(columns_of(node)) == 1:
+            return [node]
+    return [one for argument in node.arguments for one in _logarithms(argument)]
 
 
 def _two_values(name: str) -> str:

@@ -13,7 +13,7 @@ from scipy import special
 from statsmodels.iolib.table import SimpleTable
 
 from dpstats.domain import Range
-from dpstats.formula.advice import codes_at_bought_ends, dropped_note
+from dpstats.formula.advice import ON_SCALE, codes_at_bought_ends, dropped_note
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.reader import FORMULA
 from dpstats.inference import JointTest
@@ -77,7 +77,7 @@ from dpstats.results.inference_mixin import shows_errors
 from dpstats.results.model import ReleasedModel
 from dpstats.results.standard_errors import Estimate, beyond_cap
 from dpstats.summaries import WIDTH, Summary, format_number, full_width, wrap_note
-from dpstats.wording import argument, joined, phrase
+from dpstats.wording import argument, joined, phrase, sentence
 
 __all__ = ["Summary", "summarize"]
 
@@ -505,7 +505,10 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     if not shows_errors(results):
         notes.insert(0, no_errors_note(results))
     # A Domain that is wrong comes before what its fit is.
-    advised = " ".join(advised_notes(plan))
+    advice = advised_notes(plan)
+    if shows_errors(results) and not missing:  # a low end that hides nothing need not be raised
+        advice = [note for note in advice if not note.startswith(sentence(ON_SCALE).rstrip("."))]
+    advised = " ".join(advice)
     wrong = [*wide_response_note(results), *costly_references_note(results), *(missing if first else [])]
     # Nobody may read p-values of chosen columns without the word on the choice.
     beginning = [*weak_guarantee_note(plan), *unadjusted_note(results)]

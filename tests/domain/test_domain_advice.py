@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.errors import ArgumentError, DataError, DomainError
+from dpstats.errors import ArgumentError, DataError, DomainError, FormulaError
 
 
 def frame(rows: int = 300) -> pd.DataFrame:
@@ -208,3 +208,57 @@ def test_minus_one_below_positive_numbers_is_named_as_a_code() -> None:
     for ends, named in ((ends, ends in code) for ends in none + code):
         advice = dp.plan("y ~ age", {"age": ends, "y": (0, 1)}, 1.0).advice
         assert any("the range of age ends at -1. If -1 stands for missing" in one for one in advice) == named
+
+
+@pytest.mark.parametrize(
+    ("term", "ends", "told"),
+    [
+        ("np.log(x)", (1, 500_000), "np.log(x) 65 % of the range (1, 500000) lies below 5,000: if few rows"),
+        ("log10(x)", (1, 500_000), "log10(x) 65 % of"),
+        ("np.log2(x)", (1, 500_000), "np.log2(x) 65 % of"),
+        ("np.log1p(x)", (0, 500_000), "np.log1p(x) 65 % of the range (0, 500000) lies below 5,000"),
+        ("np.log(x + 1)", (0, 500_000), "np.log(x + 1) 65 % of"),
+        ("center(np.log(x))", (1, 500_000), "np.log(x) 65 % of"),
+        ("age:np.log(x / 1000)", (1, 500_000), "np.log(x / 1000) 65 % of"),
+        ("np.log(x)", dp.Range(1, 500_000, typical=(60_000, 30_000)), "np.log(x) 61 % of the range (1, 150000)"),
+        ("np.log(x)", (1, 10_001), "np.log(x) 50 % of the range (1, 10001)"),
+        ("np.log(x)", (1, 9_999.5), None),
+        ("np.log(x)", (1_000, 300_000), None),
+        ("np.log(x)", (18, 90), None),
+        ("np.log(x)", (1, 100), None),
+        ("np.log(x)", (10, 5_000), None),
+        ("np.log(x)", (0, 500_000), None),  # its lowest finite logarithm is far above
+        ("np.log(x)", dp.Range(1, 500_000, inner=(1_000, 300_000)), None),
+        ("x", (1, 500_000), None),
+        ("np.sqrt(x)", (1, 500_000), None),
+        ("np.log(x + age)", (1, 500_000), None),
+    ],
+)
+def test_a_range_that_begins_far_too_low_for_a_logarithm_is_named(term: str, ends: Any, told: str | None) -> None:
+    advice = dp.plan(f"y ~ age + {term}", {"y": (0, 1), "age": (17, 90), "x": ends}, 1.0).advice
+    assert len(advice) == (told is not None)
+    if told is not None:
+        assert advice[0].startswith(f"on the scale of {told}")
+        assert "declare a lower end near the smallest plausible value" in advice[0]
+
+
+def test_ranges_of_logarithms_are_named_in_one_sentence() -> None:
+    """A column with two logarithms once; of the response, whose interval is bought on its own scale, nothing."""
+    domain = {"y": (1, 500_000), "a": (1, 1e6), "b": (1, 1e5)}
+    (told,) = dp.plan("np.log(y) ~ np.log(a) + np.log(b) + np.log1p(a)", domain, 1.0).advice
+    assert told.startswith(
+        "on the scale of np.log(a) 67 % of the range (1, 1000000) lies below 10,000 and of np.log(b) 60 % of the range "
+        "(1, 100000) lies below 1,000: if few rows lie there, declare lower ends near the smallest plausible values"
+    )
+    names = "abcdef"
+    formula = f"y ~ {' + '.join(f'np.log({name})' for name in names)}"
+    (told,) = dp.plan(formula, {"y": (0, 1), **dict.fromkeys(names, (1, 1e6))}, 1.0).advice
+    assert "np.log(c)" in told
+    assert "np.log(d)" not in told
+    assert "and of 3 more columns alike: if few rows" in told
+
+
+@pytest.mark.parametrize("term", ["np.log(C(age))", "np.log(age == 'a')", "np.log(cut(age, [1, 20]))"])
+def test_a_logarithm_of_no_number_is_refused_with_its_place(term: str) -> None:
+    with pytest.raises(FormulaError, match="of the formula"):
+        dp.plan(f"y ~ {term}", {"y": (0, 1), "age": (1, 500_000)}, 1.0)

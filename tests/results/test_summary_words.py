@@ -752,6 +752,29 @@ def test_a_fit_that_bought_errors_is_not_told_that_its_rows_are_enough() -> None
     assert "arrower ranges and fewer or less collinear columns" in words(fit)
 
 
+def test_a_logarithm_whose_range_begins_far_too_low_is_named_where_coefficients_are_blank() -> None:
+    """Before the number of rows that are enough without it; where all are identified the table has no word on it."""
+    random = np.random.default_rng(5)
+    data = pd.DataFrame({"age": random.uniform(18, 90, 20_000), "edu": random.uniform(0, 20, 20_000)})
+    data["region"] = random.choice(list("abcd"), 20_000)
+    data["income"] = np.clip(np.exp(random.normal(10.7, 0.8, 20_000)), 5_000, 300_000)
+    eta = 0.03 * (data["age"] - 115) - 0.5 * (np.log(data["income"]) - 10.7)
+    data["ill"] = random.random(20_000) < 1 / (1 + np.exp(-eta))
+    formula, told = "ill ~ age + edu + region + np.log(income)", "On the scale of np.log(income)"
+    for eps, low, named, blank in ((0.5, 1, True, True), (1.0, 20, True, False), (0.5, 1_000, False, False)):
+        domain = {"age": (18, 90), "edu": (0, 20), "region": list("abcd"), "income": (low, 500_000)}
+        fit = dp.logit(formula, data, eps, domain=domain, seed=1)
+        found = words(fit)
+        assert fit.identified.all() != blank
+        assert (told in found) == (named and blank)
+        assert (told in words(fit, full=True)) == named
+        assert (told in words(dp.plan(formula, domain, eps, family="binomial"))) == named
+        assert (told in words(dp.check(formula, data, domain, eps, family="binomial", seed=1))) == named
+        if blank:
+            assert found.count(told) == 1
+            assert found.index(told) < found.index("Rows times eps are too few")
+
+
 def test_too_few_persons_are_not_told_of_their_rows() -> None:
     """3,000 rows of 1,000 persons."""
     random = np.random.default_rng(0)
