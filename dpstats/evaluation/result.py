@@ -227,13 +227,11 @@ def _bins_table(table: pd.DataFrame, title: str, names: tuple[str, ...]) -> Simp
 def _confusion_table(table: pd.DataFrame) -> SimpleTable:
     cells = {(row["response"], row["decision"]): row for _, row in table.iterrows()}
     levels = list(dict.fromkeys(table["response"]))
-    rows = []
-    for y in levels:
-        counts = [f"{cells[y, decision]['rows']:,.0f}" for decision in levels]
-        error = cells[y, y]["noise_se"]
-        rows.append((f"response {y}", [*counts, to_the_noise(error, error)]))
-    headers = [*(f"decision {level}" for level in levels), "noise se"]
-    return full_width(headers, rows, [16, 16, 12], title="Decisions, in rows")
+    rows = [(f"response {y}", [f"{cells[y, decision]['rows']:,.0f}" for decision in levels]) for y in levels]
+    # The bins of a decision are summed, of either response: the noise of a column is the same in all of its cells.
+    errors = [cells[levels[0], decision]["noise_se"] for decision in levels]
+    rows.append(("noise se of each", [to_the_noise(error, error) for error in errors]))
+    return full_width([f"decision {level}" for level in levels], rows, [16, 16], title="Decisions, in rows")
 
 
 def rows_error(error: float) -> str:

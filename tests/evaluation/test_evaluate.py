@@ -936,3 +936,17 @@ def test_a_note_says_which_metric_compares_with_a_null_model_of_clipped_response
         found = dp.evaluate(fit, data, 0.5, seed=1)
         assert told in " ".join(str(found.summary(full=True)).split())
         assert metric.removeprefix("the ") in found.metrics.index
+
+
+def test_the_noise_of_decisions_stands_below_the_decision_that_has_it() -> None:
+    """It stood beside responses: of cells in one column one had the error of the other column."""
+    random = np.random.default_rng(0)
+    x = random.normal(0, 1, 8_000).clip(-3, 3)
+    rows = {"x": x, "y": (random.random(8_000) < 1 / (1 + np.exp(1.5 - 1.5 * x))).astype(int)}
+    fit = dp.logit("y ~ x", rows, 1.0, domain={"x": (-3, 3), "y": (0, 1)}, seed=1)
+    evaluation = dp.evaluate(fit, rows, 1.0, seed=1)
+    (line,) = (line for line in str(evaluation).splitlines() if line.startswith("noise se of each"))
+    by_decision = evaluation.confusion.groupby("decision")["noise_se"]
+    assert by_decision.nunique().eq(1).all()
+    assert [float(cell) for cell in line.split()[-2:]] == pytest.approx(by_decision.first().tolist(), rel=0.02)
+    assert by_decision.first().nunique() == 2
