@@ -14,7 +14,7 @@ MOST_LEVELS, MOST_COLUMNS = 12, 6  # declared levels, and columns, that a warnin
 
 SEVERAL = {
     "levels": "have levels that the Domain does not declare, and no prediction (NaN)",
-    "clipped": "have columns outside of their ranges, and are predicted at the nearer ends",
+    "clipped": "have columns outside of their ranges, for which the model takes the nearer ends",
     "extrapolated": "have columns outside of limits beyond which the fit left rows out: their predictions are "
     "extrapolations",
     "held": "have columns outside of limits beyond which the fit left rows out: their predictions are extrapolations, "
@@ -84,7 +84,7 @@ def _one(design: DesignSpec, name: str) -> str:
             f"{limits[1:-1]}"
         )
     if not declared.drops:
-        return f"have {name!r} outside of its range {limits}, and are predicted at its nearer end"
+        return f"have {name!r} outside of its range {limits}, for which the model takes the nearer end"
     wrong = f"have {name!r} outside of {limits}, beyond which the fit left rows out: their predictions are "
     wrong += "extrapolations"
     if name in design.parsed.held_columns:  # whose basis is of the whole range, not of an interval in it

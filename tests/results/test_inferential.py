@@ -725,7 +725,7 @@ def test_columns_alike_in_what_becomes_of_new_rows_share_a_warning() -> None:
     listed = ", ".join(f"'x{at}' (0, 1) in 1 row" for at in range(6))
     extrapolated = "beyond which the fit left rows out: their predictions are extrapolations"
     assert {str(one.message) for one in told} == {
-        "newdata: some of 4 rows have columns outside of their ranges, and are predicted at the nearer ends: "
+        "newdata: some of 4 rows have columns outside of their ranges, for which the model takes the nearer ends: "
         f"{listed} and 2 more columns",
         f"newdata: 1 of 4 rows have 'x8' outside of (0, 1), {extrapolated}",
         f"newdata: some of 4 rows have columns outside of limits {extrapolated}, in which splines and polynomials stay "
@@ -757,5 +757,5 @@ def test_predictions_beyond_what_the_fit_used_are_extrapolations(declared: str) 
         "newdata: 1 of 4 rows have no value of 'x', and no prediction (NaN)",
         f"newdata: 2 of 4 rows have 'x' outside of ({low:g}, {high:g}), beyond which the fit left rows out: their "
         "predictions are extrapolations",
-        "newdata: 1 of 4 rows have 'z' outside of its range (0, 1), and are predicted at its nearer end",
+        "newdata: 1 of 4 rows have 'z' outside of its range (0, 1), for which the model takes the nearer end",
     ]

@@ -559,10 +559,10 @@ def test_an_exposure_of_zero_is_told_from_a_missing_one() -> None:
     assert {str(one.message) for one in told} == {
         "newdata: 1 of 5 rows have no value of 'years', and no prediction (NaN)",
         "newdata: 2 of 5 rows have 'years' of 0 or less, and no prediction (NaN): an exposure must be positive",
-        "newdata: 1 of 5 rows have 'years' outside of its range (0, 10), and are predicted at its nearer end",
+        "newdata: 1 of 5 rows have 'years' outside of its range (0, 10), for which the model takes the nearer end",
     }
     fit = dp.poisson("count ~ x", data, 20.0, domain={**domain, "years": (0.5, 10)}, exposure="years")
-    with pytest.warns(UserWarning, match="outside of its range .0.5, 10., and are predicted at its nearer end"):
+    with pytest.warns(UserWarning, match="outside of its range .0.5, 10., for which the model takes the nearer end"):
         assert fit.predict(new.iloc[:1]).notna().all()
 
 
