@@ -23,7 +23,7 @@ from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
 from dpstats.results.model import NeededRows, ReleasedModel
 from dpstats.results.statistics import ReleasedStatistics
-from dpstats.results.summary import Summary, essential_notes, risk_note, summarize
+from dpstats.results.summary import Summary, codes_note, essential_notes, risk_note, summarize
 from dpstats.wording import argument
 
 
@@ -142,7 +142,7 @@ class GLMResults(ReleasedModel):
     @property
     def notes(self) -> list[str]:
         """What no reader of the coefficients may miss, the most important first; `summary` has three of them."""
-        return [*essential_notes(self), *risk_note(self, None)]
+        return [*codes_note(self), *essential_notes(self), *risk_note(self, None)]
 
     def summary(self, *, full: bool = False, n: int | None = None) -> Summary:
         """The regression table, in statsmodels' look; as_text, as_html, as_latex and as_markdown.

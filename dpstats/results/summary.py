@@ -153,6 +153,7 @@ def summarize(
     notes += [no_errors_note(results)] if not shows_errors(results) else []
     notes += [
         *results.kept_notes,
+        *codes_note(results),
         *suspects_note(results),
         *unadjusted_note(results),
         *costly_references_note(results),
@@ -337,19 +338,20 @@ def budget_line(results: ReleasedModel) -> str:
         ranges += f" {KEPT if _offers_ranges(results) else NONE_TO_NARROW}."
     delta = f", delta {guarantee.delta:.3g}" if guarantee.delta else ""
     spent = purchases_text(results.plan, results.budget)
-    return f"Budget: eps {guarantee.eps:.4g}{delta}: {spent}.{ranges}{_codes_within(results)}{_cap_kept(results.plan)}"
+    coded = "".join(f" {note}" for note in codes_note(results))
+    return f"Budget: eps {guarantee.eps:.4g}{delta}: {spent}.{ranges}{coded}{_cap_kept(results.plan)}"
 
 
-def _codes_within(results: ReleasedModel) -> str:
+def codes_note(results: ReleasedModel) -> list[str]:
     """Codes for missing that may have decided an end of a bought range, and what to do about them."""
     plan = results.plan
     if not isinstance(plan.design, DesignSpec):
-        return ""
+        return []
     domain, responses = plan.design.domain, plan.design.parsed.response_columns
     ranges = {name: domain[name] for name in plan.bought if name not in plan.trimmed} | narrowed_columns(plan)
     bought = {name: one for name, one in ranges.items() if isinstance(one, Range)}
     coded = [(name, code) for name, one in bought.items() for code in codes_at_bought_ends(one)]
-    sentences = ""
+    sentences = []
     for of_response in (True, False):
         codes = [f"{code:g} in {name}" for name, code in coded if (name in responses) == of_response][:MOST_RANGES]
         if not codes:
@@ -358,8 +360,8 @@ def _codes_within(results: ReleasedModel) -> str:
         # Within ends that clip, rows with a code beyond them stay in the fit; a response drops no rows.
         drops = phrase('outside="drop"', shell="outside: drop")
         cure = "make those cells missing" if of_response else f"declare {without}, with {drops}"
-        sentences += f" If {joined(codes, 'or')} {stands} for missing, {cure}."
-    return sentences
+        sentences.append(f"If {joined(codes, 'or')} {stands} for missing, {cure}.")
+    return [" ".join(sentences)] if sentences else []
 
 
 def _cap_kept(plan: Plan) -> str:

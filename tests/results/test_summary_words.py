@@ -923,7 +923,10 @@ def test_a_code_that_ends_a_narrowed_range_is_named(declared: tuple[int, int]) -
     call = {"domain": {"income": declared, "y": (-6, 6)}, "ranges": "bought", "inference": None, "seed": 1}
     fit = dp.ols("y ~ income", data, 2.0, **call)
     assert 9999 <= fit.plan.design.domain["income"].inner[1] < declared[1]
-    assert 'If 9999 in income stands for missing, declare the range without it, with outside="drop".' in words(fit)
+    told = 'If 9999 in income stands for missing, declare the range without it, with outside="drop".'
+    assert words(fit).count(told) == 1
+    assert told in fit.notes  # and so in JSON, whose reader has no line on the budget
+    assert " ".join(str(fit.summary(full=True)).split()).count(told) == 1
     less = dp.ols("y ~ income", data[data["income"] < 4000], 2.0, **call)
     assert less.plan.design.domain["income"].inner[1] < 9999
     assert "stands for missing" not in words(less)
