@@ -231,7 +231,9 @@ def _populations(
     known = KnownColumns.from_arguments(design, typical, None, bought=bought)
     # What is identified is judged by rows that say little; but poor counts would be rare besides.
     priors = (*(replace(one, count=count) for one in (USUAL, POOR)), replace(RICH, count=max(count, RICH.count)))
-    usual, poor, rich = (sample_rows(design, family, known, prior, None, DRAWS) for prior in priors)
+    # How columns disturb each other hardly depends on the coefficients: one draw of these is enough for it.
+    usual, poor = (sample_rows(design, family, known, prior, None, DRAWS) for prior in priors[:2])
+    rich = sample_rows(design, family, known, priors[2], None, 1)
     return {
         cap: Populations(
             mean_information(family, poor, cap),
