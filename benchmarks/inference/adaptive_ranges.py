@@ -121,7 +121,9 @@ def likely_outlook(found: Population, eps: float, rows: int) -> Outlook:
     known, cap = KnownColumns.from_arguments(plan.design, None, sample), weight_cap(plan)
     public = sample_rows(plan.design, plan.family, known, KNOWN, None, DRAWS)
     information, means = mean_information(plan.family, public, cap), row_means(plan.family, public, cap)
-    return Expectation(plan, Populations(information, information, means, plan.design.response_scaling())).of(rows)
+    return Expectation(plan, Populations(information, lambda: information, means, plan.design.response_scaling())).of(
+        rows
+    )
 
 
 def costs() -> None:

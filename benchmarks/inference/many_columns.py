@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 import dpstats as dp
-from dpstats.models.expectations import InformationRatios, interval_chances
+from dpstats.models.expectations import InformationRatios, interval_chances, noise_projection
 from dpstats.models.forecast import forecast
 
 RATIOS = (2, 3, 4, 5, 6, 7, 8, 10, 13)
@@ -55,6 +55,12 @@ def rows_of(family: str, numbers: int, correlation: float, factor: bool, rows: i
     return frame.assign(y=(random.random(rows) < 1 / (1 + np.exp(-eta))).astype(int))
 
 
+def chance(of_rows: InformationRatios, rows: int) -> float:
+    """The expected share of coefficients with an interval, all by the same rows."""
+    ratios = of_rows.of(rows)
+    return float(interval_chances(ratios, ratios, lambda: of_rows.coupling).mean())
+
+
 def draws() -> None:
     """Shares that draws of the noise leave an interval, and what is expected."""
     for family in ("binomial", "gaussian"):
@@ -62,13 +68,13 @@ def draws() -> None:
             formula, domain = declared(family, numbers, factor=False)
             plan = dp.plan(formula, domain, 1.0, family=family, inference=True, ranges="declared", check_share=0)
             expected = forecast(plan)
-            of_rows = InformationRatios(plan, expected.populations[expected.last].information)
+            information = expected.populations[expected.last].information
+            of_rows = InformationRatios(plan, information, noise_projection(plan))
             row_ratio = float(np.median(of_rows.of(1e9))) / 1e9
             for ratio in RATIOS:
                 rows = round(ratio / row_ratio)
                 drawn = np.isfinite(list(expected.drawn_errors(expected.last, rows, DRAWS))).mean()
-                chance = interval_chances(of_rows.of(rows), of_rows.of(rows)).mean()
-                print(family, numbers, ratio, f"{drawn:.2f} | {chance:.2f}", sep=" | ", flush=True)
+                print(family, numbers, ratio, f"{drawn:.2f} | {chance(of_rows, rows):.2f}", sep=" | ", flush=True)
 
 
 def fits(count: int) -> None:

@@ -255,9 +255,14 @@ class KnownInformation:
     @classmethod
     def of(cls, released: Float, noise: SpanNoise, forms: Float, factors: Sequence[Dummies]) -> KnownInformation:
         """From the released matrix, its noise, the forms that vanish in every row, and the factors of the design."""
-        matrix, law = project_forms(released, noise, forms)
+        return cls.projected(released, Projection.of(noise, forms), factors)
+
+    @classmethod
+    def projected(cls, released: Float, projection: Projection, factors: Sequence[Dummies]) -> KnownInformation:
+        """The same by a projection, which is the same for all matrices with such noise."""
+        matrix = projection.clean(released)
         basis = reference_levels(matrix, factors)
-        return cls(basis, self_adjoint(basis.T @ matrix @ basis), MappedMatrix(law, basis))
+        return cls(basis, self_adjoint(basis.T @ matrix @ basis), MappedMatrix(projection.law, basis))
 
     def turned(self, transform: Float) -> KnownInformation:
         """The same in coordinates theta'' with theta' = S theta''."""

@@ -233,17 +233,20 @@ def _check_copies(prints: list[NDArray[np.uint64]], count: int, spec: Spec) -> N
 
     An honest report equals one of the k before it with probability k q at most, whatever they are: none of its integers
     has a value with a probability above 1 / (s sqrt(2 pi)). So the number that equal an earlier one is at most a sum of
-    independent events of mean count^2 q / 2, and Chernoff's bound holds (docs/proofs/local, 3).
+    independent events of mean count^2 q / 2, and Chernoff's bound holds. Two independent reports are equal with a lower
+    probability, by which any are (docs/proofs/local, 3).
     """
     if count < 2:
         return
-    expected = count**2 / 2 * (spec.lattice.scale * math.sqrt(2 * math.pi)) ** -spec.size
     fingerprints = np.concatenate(prints)
     order = np.lexsort(fingerprints.T)
     repeats = int((fingerprints[order[1:]] == fingerprints[order[:-1]]).all(axis=1).sum())
-    # The logarithm of the bound; at `expected` and below it says nothing.
-    chance = repeats - expected + repeats * math.log(expected / repeats) if repeats > expected > 0 else 0.0
-    if repeats and (expected == 0 or chance < math.log(COLLISIONS)):
+    pairs = 2 * math.log(count) - math.log(2)
+    chance = pairs - spec.size * math.log(2 * spec.lattice.scale * math.sqrt(math.pi))
+    log_mean = pairs - spec.size * math.log(spec.lattice.scale * math.sqrt(2 * math.pi))
+    if repeats and math.log(repeats) > log_mean:  # at its mean and below Chernoff's bound says nothing
+        chance = min(chance, repeats * (1 + log_mean - math.log(repeats)) - math.exp(log_mean))
+    if repeats and chance <= math.log(COLLISIONS):
         raise DataError("a report occurs more than once: copies count towards n but add no noise; keep one of each")
 
 

@@ -109,4 +109,4 @@ def _expectation(plan: Plan, prior: ColumnPrior) -> Expectation:
     known = KnownColumns.from_arguments(plan.design, None, None)
     rows = sample_rows(plan.design, plan.family, known, prior, None, DRAWS)
     information, means = mean_information(plan.family, rows, cap), row_means(plan.family, rows, cap)
-    return Expectation(plan, Populations(information, information, means, plan.design.response_scaling()))
+    return Expectation(plan, Populations(information, lambda: information, means, plan.design.response_scaling()))

@@ -9,9 +9,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
-from functools import lru_cache
+from functools import cache, lru_cache, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -22,7 +22,7 @@ from dpstats.cached import cached_property
 from dpstats.errors import DPStatsError
 from dpstats.families import Family, Poisson
 from dpstats.formula.design import DesignSpec
-from dpstats.inference import KnownInformation, MatrixLaw
+from dpstats.inference import KnownInformation, MatrixLaw, Projection
 from dpstats.inference.inverse import LEAST_RATIO
 from dpstats.mechanisms.design import SubDesign
 from dpstats.models.forecast import information_law
@@ -42,6 +42,10 @@ LIKELY_STRENGTH, STRENGTH_SLOPE = 1.8, 3.0
 """At this ratio of the information on all other coefficients to its noise a coefficient has an interval every other
 time, however much is known of itself; and how fast its chance rises with the ratio, in standard deviations of a normal
 law (docs/proofs/inference, 4: noise in the whole of the information)."""
+
+UNDISTURBED = 0.05
+"""With at most so many columns over the square of the least ratio each chance is that of the coefficient alone: the
+others take less than one in 10^9 away, even if their noise is coupled twice as closely as that of any two columns."""
 
 FEWER_ROWS = 2.0 ** (-np.arange(9) / 2)
 """Where these parts of the rows show a coefficient, more do: a coefficient that is hardly identified disturbs others,
@@ -118,7 +122,7 @@ class Populations(NamedTuple):
     """What a row adds in the mean."""
 
     identifying: Vector  # of l'' x x', for what is identified; shape (p, p)
-    informative: Vector  # the same of rows that say much, as nothing is known of how columns disturb each other
+    informative: Callable[[], Vector]  # the same of rows that say much, as nothing tells how columns disturb each other
     usual: RowMeans
     scaling: tuple[float, float]  # middle and half width of the response, in units of which they are
 
@@ -231,13 +235,18 @@ def _populations(
     known = KnownColumns.from_arguments(design, typical, None, bought=bought)
     # What is identified is judged by rows that say little; but poor counts would be rare besides.
     priors = (*(replace(one, count=count) for one in (USUAL, POOR)), replace(RICH, count=max(count, RICH.count)))
-    # How columns disturb each other hardly depends on the coefficients: one draw of these is enough for it.
     usual, poor = (sample_rows(design, family, known, prior, None, DRAWS) for prior in priors[:2])
-    rich = sample_rows(design, family, known, priors[2], None, 1)
+    # How columns disturb each other hardly depends on the coefficients, of which one draw is enough, nor does it matter
+    # where there are many rows.
+    rich = cache(partial(sample_rows, design, family, known, priors[2], None, 1))
+
+    def informative(cap: float | None) -> Vector:
+        return mean_information(family, rich(), cap)
+
     return {
         cap: Populations(
             mean_information(family, poor, cap),
-            mean_information(family, rich, cap),
+            partial(informative, cap),
             row_means(family, usual, cap),
             design.response_scaling(),
         )
@@ -261,15 +270,21 @@ class Expectation:
         kept = np.flatnonzero(plan.kept)
         among = np.ix_(kept, kept)
         self.coef, self.row_information = means.coefficients(plan)[kept], usual.information[among]
-        self.ratios = InformationRatios(plan, identifying[among])
-        self._other_ratios = InformationRatios(plan, (record.rows * means.informative)[among])
+        self._projection = noise_projection(plan)
+        self.ratios = InformationRatios(plan, identifying[among], self._projection)
+        self._informative, self._among = means.informative, among
         # Of a well-specified model l'^2 over l'' is twice the loss of a row that is left: the unit of an excess.
         rescaled_by = (plan.design.response_scaling()[1] / means.scaling[1]) ** 2
         self.units = usual.weight / usual.square * rescaled_by if usual.square > 0 else 0.0
 
     @cached_property
+    def _other_ratios(self) -> InformationRatios:
+        rows = self.plan.request.options.record.rows
+        return InformationRatios(self.plan, rows * self._informative()[self._among], self._projection)
+
+    @cached_property
     def _usual_ratios(self) -> InformationRatios:
-        return InformationRatios(self.plan, self.row_information)
+        return InformationRatios(self.plan, self.row_information, self._projection)
 
     def of(self, n: float) -> Outlook:
         """For `n` rows, at least one: a released count may be negative."""
@@ -308,7 +323,7 @@ class Expectation:
 
     def _chances(self, by_rows: InformationRatios, n: float) -> Vector:
         n = self._used(n)
-        chances = interval_chances(by_rows.of(n), self._other_ratios.of(n), self._other_ratios.coupling)
+        chances = interval_chances(by_rows.of(n), self._other_ratios.of(n), lambda: self._other_ratios.coupling)
         together = float(np.min(chances, where=self._hiding, initial=1.0))
         return chances * (1 - HIDDEN * (1 - together))
 
@@ -338,17 +353,19 @@ class Expectation:
         return float(np.exp(np.mean(np.log(squares[squares > 0])) / 2)) if np.any(squares > 0) else 1.0
 
 
-def interval_chances(ratios: Vector, others: Vector, coupling: Vector) -> Vector:
+def interval_chances(ratios: Vector, others: Vector, coupling: Callable[[], Vector]) -> Vector:
     """The chance of an interval of each coefficient by the ratios of `InformationRatios`, shape (p,).
 
-    `others` are those by which coefficients disturb each other, and `coupling` tells which do. Near the thresholds the
-    noise decides, so that chances are smooth in the number of rows.
+    `others` are those by which coefficients disturb each other, and `coupling` tells which do, where it may matter.
+    Near the thresholds the noise decides, so that chances are smooth in the number of rows.
     """
+    if len(others) <= UNDISTURBED * others.min() ** 2:
+        return np.where(ratios > 0, special.ndtr(ratios - EXPECTED_RATIO), 0.0)
     own, others = (FEWER_ROWS[:, None] * of_all for of_all in (ratios, others))
     with np.errstate(divide="ignore"):
         # Where a coefficient is hardly ever identified it is dropped, and disturbs no other one.
         disturbances = np.minimum((1 / others) ** 2 / 2, others / LEAST_RATIO**4)
-    disturbed = np.maximum(disturbances @ coupling, np.finfo(np.float64).tiny)
+    disturbed = np.maximum(disturbances @ coupling(), np.finfo(np.float64).tiny)
     whole = special.ndtr(STRENGTH_SLOPE * (1 / np.sqrt(disturbed) - LIKELY_STRENGTH))
     chances = np.minimum(special.ndtr(own - EXPECTED_RATIO), whole).max(axis=0)
     return np.where(ratios > 0, chances, 0.0)
@@ -357,7 +374,8 @@ def interval_chances(ratios: Vector, others: Vector, coupling: Vector) -> Vector
 class InformationRatios:
     """Of each coefficient in the user's units its information over the deviation of the plan's noise in it.
 
-    By the number of rows, each of which adds `information`, shape (p, p). It is G_jj / sd(g_j'E g_j) with G the inverse
+    By the number of rows, each of which adds `information`, shape (p, p); the projection is of the plan's noise, None
+    where it releases no information. It is G_jj / sd(g_j'E g_j) with G the inverse
     of what is expected, among the coefficients that are not dropped (docs/proofs/inference, 5); of a dropped one as it
     was then. Zero where none is released.
 
@@ -365,13 +383,13 @@ class InformationRatios:
     noise leaves it little information, the other one has less and is dropped.
     """
 
-    def __init__(self, plan: Plan, information: Vector) -> None:
-        law, self._steps = information_law(plan), [(np.zeros(len(information)), 0.0)]
+    def __init__(self, plan: Plan, information: Vector, projection: Projection | None) -> None:
+        self._steps = [(np.zeros(len(information)), 0.0)]
         self._known: KnownInformation | None = None
         self._dropping, self._entering = iter(self._steps[:0]), np.eye(len(information), dtype=bool)
-        if law is not None:
+        if projection is not None:
             design = _fitted_design(plan)
-            self._known = known = KnownInformation.of(information, law, design.forms(), design.dummies)
+            self._known = known = KnownInformation.projected(information, projection, design.dummies)
             self._entering = design.back_transform()[0] @ known.basis != 0
             self._dropping = _dropping_steps(known.matrix, known.law)
 
@@ -384,8 +402,9 @@ class InformationRatios:
         size = len(self._entering)
         if self._known is None:
             return np.zeros((size, size))
-        law, units = self._known.law, np.eye(size)
-        variances = np.array([law.bilinear(np.broadcast_to(one, units.shape), units) for one in units])
+        units = np.eye(size)
+        pairs = np.repeat(units, size, axis=0), np.tile(units, (size, 1))
+        variances = self._known.law.bilinear(*pairs).reshape(size, size)
         roots = np.sqrt(np.maximum(np.diag(variances), 0.0))
         scales = np.outer(roots, roots)
         # Off the diagonal noise has half of the variance that the two entries on it have.
@@ -407,6 +426,13 @@ class InformationRatios:
             if last or n * self._steps[step][1] >= SURE_RATIO:
                 return np.asarray(ratios)
         raise AssertionError("a coefficient is dropped in every step")
+
+
+def noise_projection(plan: Plan) -> Projection | None:
+    """How an information loses what is known of every such matrix, with the noise that is left; None if none is
+    released."""
+    law = information_law(plan)
+    return None if law is None else Projection.of(law, _fitted_design(plan).forms())
 
 
 def _fitted_design(plan: Plan) -> DesignSpec | SubDesign:

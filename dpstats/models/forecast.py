@@ -92,7 +92,7 @@ UNLUCKY = 2.33
 """An unlucky error is so many of these standard deviations above the expected one: by a normal law 99 of 100 fits show
 less. To first order deviations are up to a third too small, so that nineteen in twenty is what is promised."""
 
-MANY_COLUMNS = 20
+FEW_COLUMNS = 20
 """Beyond so many columns a forecast says that it does not know how they are correlated: errors may not be larger but
 missing. Of 60 columns with correlations of .15 to .55 no fit had any at an eps for which all were forecast."""
 
@@ -133,7 +133,7 @@ class Forecast:
     alike: bool = field(default=False, kw_only=True)  # whether the rows of a person are supposed to be
     # Whether columns are supposed to explain half of the variance of a response of which mean and spread are described.
     half_explained: bool = field(default=False, kw_only=True)
-    supposes_correlations: bool = field(default=True, kw_only=True)  # as no rows describe them
+    supposes_correlations: bool = field(default=False, kw_only=True)  # as no rows describe them
     # Errors by what is drawn, the same of cautious fits; a change of anything else needs one of its own.
     draws: dict[tuple[str, int], list[Vector]] = field(default_factory=dict, kw_only=True, repr=False)
     # By population and rows what a row adds at coefficients that are shrunk; the same of cautious fits.
@@ -228,10 +228,10 @@ class Forecast:
                 f"they explain less, standard errors are larger: {phrase('pass residual_sd=', shell='see the guide')}."
             )
         correlated = (
-            f"Columns are assumed to be hardly correlated. Of so many columns, correlations of .3 to .5 can call for "
+            "Columns are assumed to be hardly correlated. Of so many columns, correlations of .3 to .5 can call for "
             f"twice the eps or rows{phrase('; public rows describe them (like=)', shell='')}."
         )
-        unknown = correlated if self.supposes_correlations and len(self.plan.names) > MANY_COLUMNS else ""
+        unknown = correlated if self.supposes_correlations and len(self.plan.names) > FEW_COLUMNS else ""
         return " ".join(filter(None, [response, unknown, self._alike_note if self.alike else ""]))
 
     @property
@@ -497,7 +497,7 @@ def forecast(
                 else record_means(pieces, family, cap, known, prior)
                 for name, prior in priors.items()
             }
-            return Forecast(plan, means)
+            return Forecast(plan, means, supposes_correlations=known.like is None)
         samples = {name: sample_rows(design, family, known, prior, residual, DRAWS) for name, prior in priors.items()}
         if everything:
             spread = log_variances(plan, samples["known"], cap)

@@ -553,13 +553,12 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
             f"Standard errors were planned but are not part of this release: {lost}. 'noise at most' bounds the "
             f"standard deviation of the privacy noise in a coefficient, for any rows. {few}"
         )
-    follows = plan.counts is not None and plan.counts.settles_errors and plan.counts.rows is None
-    if follows and plan.design.score_ratio == 1.0:  # of weights the number of rows settles nothing
-        assert plan.counts is not None
+    counts, alike = plan.counts, plan.design.score_ratio == 1.0  # of weights the number of rows settles nothing
+    if counts is not None and counts.settles_errors and counts.rows is None and alike:
         forecast = phrase("plan.standard_errors(n, typical=...)", shell="--rows N")
         predicted = "" if plan.screening is not None else f"{forecast} forecasts them. "
         return (
-            f"The budget for standard errors depends on the number of {plan.counts.of}, as in the table above. "
+            f"The budget for standard errors depends on the number of {counts.of}, as in the table above. "
             f"{argument('inference', True)} always pays for them. {predicted}{few}"
         )
     if information is None and plan.focus is not None:

@@ -151,8 +151,8 @@ def what_would_help(results: ReleasedModel) -> str:
     if results.has_errors:
         more = "more rows or eps help too." if hiding else f"more rows or eps, {ways}."
         return f"{hiding}{few}{' ' * bool(few)}{insist} spends eps on more of them; {more}"
+    command = shell_command("plan", plan.family.name)
     if needed is None:
-        command = shell_command("plan", plan.family.name)
         forecast = phrase("plan.standard_errors(n)", shell=f"{command} --rows N")
         alike = plan.design.score_ratio == 1.0
         whole = plan.screening is None and plan.request.options.refit_share == 0 and alike
@@ -167,7 +167,6 @@ def what_would_help(results: ReleasedModel) -> str:
         )
     rough = counted is not None and counted[1] > LARGEST_COUNT_ERROR * counted[0]
     enough = rows_or_eps(needed, plan, rough=rough)
-    command = shell_command("plan", plan.family.name)
     table = phrase("dp.plan(..., inference=True).by_rows()", shell=f"{command} --inference yes")
     return (
         f"{insist} pays for them. If {favourable_columns(plan)}, nearly all of them need about "
@@ -442,10 +441,12 @@ def suspect_levels(results: ReleasedModel) -> tuple[list[str], set[str]]:
     if not shows_errors(results) or plan.counts is None or plan.counts.rows is None:
         return levels, names
     variables, errors = formula_variables(plan.design), results.bse.to_numpy()
+    losing = [one for name in plan.counts.losing if (one := variables.get(name)) is not None and one.factor is not None]
+    if not losing:
+        return levels, names
     rare, rare_names = rare_references(fitted_last(results), results._inferred), _of_rare_levels(results)
-    for variable in (variables[name] for name in plan.counts.losing if name in variables):
-        if variable.factor is None:
-            continue
+    for variable in losing:
+        assert variable.factor is not None
         reference, *others = variable.levels
         columns = list(variable.factor.columns)
         if variable.name in rare:

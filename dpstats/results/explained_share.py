@@ -89,13 +89,15 @@ def noise_excess(estimates: Estimates, intercept: int | None = None) -> SquaredE
     return SquaredErrors(mean, float(np.var(np.sum(drawn @ inverse * drawn, axis=1))))
 
 
-def squared_errors(estimates: Estimates, dispersion: float, intercept: int | None = None) -> SquaredErrors:
+def squared_errors(
+    noise: SquaredErrors, estimates: Estimates, dispersion: float, *, centred: bool = False
+) -> SquaredErrors:
     """What noise and sample move the explained sum by to second order (docs/proofs/fit_statistics, 4).
 
-    By the squares of both, and with the column of an intercept, which is for w'Hw, by their product too.
+    By the squares of both: `noise` is `noise_excess`. For the `centred` w'Hw of least squares their product counts too.
     """
-    noise, slopes = noise_excess(estimates, intercept), max(int(estimates.identified.active.sum()) - 1, 0)
-    product = 0.0 if intercept is None else 4 * dispersion * noise.mean
+    slopes = max(int(estimates.identified.active.sum()) - 1, 0)
+    product = 4 * dispersion * noise.mean * centred
     return SquaredErrors(noise.mean + dispersion * slopes, noise.variance + 2 * dispersion**2 * slopes + product)
 
 
@@ -144,7 +146,8 @@ def explained_by_sums(plan: Plan, released: ReleasedSums, errors: ReleasedErrors
         return UNKNOWN_SHARE
     # The sum about the mean has a degree of freedom less than rows.
     left = min(max(score_dispersion(estimates) * max(counted.count - 1, 0.0) / total, 0.0), 1.0)
-    squares = squared_errors(estimates, score_dispersion(estimates), at).times(1 / total)
+    noisy = noise_excess(estimates, at)
+    squares = squared_errors(noisy, estimates, score_dispersion(estimates), centred=True).times(1 / total)
     residual = response - columns @ debiased_params(errors)
     # u'Eu - k w'Ew is (u - k^1/2 w)'E(u + k^1/2 w).
     apart, together = residual - math.sqrt(left) * centred, residual + math.sqrt(left) * centred

@@ -293,7 +293,8 @@ class FitStatistics:
         if not total > 2 * self.sums.noise(rest):
             return UNKNOWN_SHARE
         dispersion = 1.0 if binary else score_dispersion(self.estimates)
-        excess, squares = noise_excess(self.estimates), squared_errors(self.estimates, dispersion)
+        excess = noise_excess(self.estimates)
+        squares = squared_errors(excess, self.estimates, dispersion)
         # Noise lowers the gain by its square, and the sample raises it by its own.
         value = min(max((gained + (2 * excess.mean - squares.mean) / rows) / total, 0.0), 1.0)
         squares = squares.times(1 / (rows * total))
@@ -320,7 +321,7 @@ class FitStatistics:
         # w'Hw is the explained sum, at coefficients w whose intercept centres it.
         column, params = known[0], np.array(estimates.debiased)
         params[column] -= float(estimates.information[column] @ params) / estimates.information[column, column]
-        squares = squared_errors(estimates, score_dispersion(estimates), column)
+        squares = squared_errors(noise_excess(estimates, column), estimates, score_dispersion(estimates), centred=True)
         gained = float(params @ estimates.information @ params) - squares.mean
         # Noise in the information also changes the debiased coefficients; noise in the objective changes only them.
         moved = params - 2 * estimates.correction

@@ -7,6 +7,7 @@ import json
 import subprocess
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -333,11 +334,22 @@ class TestCopies:
         """Two integers of some hundreds of values each: of many honest reports some are the same."""
         spec = make("y ~ 1", eps=0.01, n=10**9)
         assert spec.size == 2
-        honest = [dp.local.randomize({"y": 3.0}, spec) for _ in range(1000)]
-        assert len({tuple(report.values) for report in honest}) < 1000
-        assert dp.local.total(honest, spec).count == 1000
+        honest = [dp.local.randomize({"y": 3.0}, spec) for _ in range(3000)]
+        assert len({tuple(report.values) for report in honest}) < 3000  # but once in 10^9 times: 22 are expected
+        assert dp.local.total(honest, spec).count == 3000
         with pytest.raises(dp.errors.DataError, match="more than once"):
             dp.local.total([*honest, *honest[:500]], spec)
+
+    @pytest.mark.parametrize(("expected", "refused"), [(0.8e-6, True), (1.25e-6, False)])
+    def test_two_equal_reports_are_refused_where_chance_has_any_once_in_a_million_times(
+        self, expected: float, refused: bool
+    ) -> None:
+        prints = np.arange(2000, dtype=np.uint64).reshape(1000, 2)
+        prints[1] = prints[0]
+        scale = 1000**2 / 2 / expected / (2 * np.sqrt(np.pi))  # of one integer: so many equal pairs are expected
+        spec: Any = SimpleNamespace(size=1, lattice=SimpleNamespace(scale=scale))
+        with pytest.raises(dp.errors.DataError) if refused else contextlib.nullcontext():
+            transport._check_copies([prints[:400], prints[400:]], 1000, spec)
 
     @pytest.mark.parametrize("copies", [2, 750])
     def test_they_are_found_in_a_survey_of_one_question(self, copies: int) -> None:

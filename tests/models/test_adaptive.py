@@ -13,7 +13,15 @@ import pytest
 
 import dpstats as dp
 from dpstats.models import adaptive, expectations, forecast_by_rows
-from dpstats.models.expectations import InformationRatios, Outlook, choose, has_expectation, outlooks, preferred
+from dpstats.models.expectations import (
+    InformationRatios,
+    Outlook,
+    choose,
+    has_expectation,
+    noise_projection,
+    outlooks,
+    preferred,
+)
 from dpstats.plan import with_settled_law
 from dpstats.plan.plan import rescaled
 
@@ -127,7 +135,7 @@ def test_ratios_are_those_of_drawn_noise():
     moved = np.array([np.diag(inverse @ noise.sample(random) @ inverse) for _ in range(1_000)])
     wanted = np.diag(inverse) / moved.std(axis=0)
     # In the user's units the intercept is a combination, with what is least known of it.
-    ratios = InformationRatios(plan, information / 3_000).of(3_000)
+    ratios = InformationRatios(plan, information / 3_000, noise_projection(plan)).of(3_000)
     assert ratios[1:] == pytest.approx(wanted[1:], rel=0.1)
     assert ratios[0] == pytest.approx(wanted.min(), rel=0.1)
 
@@ -136,7 +144,7 @@ def test_a_coefficient_without_information_does_not_take_the_others_along():
     """What it is nearly collinear with keeps its interval: the least is dropped first."""
     plan = dp.plan("y ~ a + b", DOMAIN | {"y": bool}, 1.0, family="binomial", inference=True)
     both = 5_000 * np.array([[0.3, 0.0, 0.0], [0.0, 0.3, 0.2999], [0.0, 0.2999, 0.3001]])
-    ratios = InformationRatios(plan, both).of(1)
+    ratios = InformationRatios(plan, both, noise_projection(plan)).of(1)
     assert ratios[1] < 2 < ratios[2] or ratios[2] < 2 < ratios[1]
 
 

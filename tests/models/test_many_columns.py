@@ -14,7 +14,7 @@ from dpstats.models import expectations
 
 def interval_chances(ratios: np.ndarray, others: np.ndarray) -> np.ndarray:
     """Of coefficients that all disturb each other."""
-    return expectations.interval_chances(ratios, others, 1 - np.eye(len(ratios)))
+    return expectations.interval_chances(ratios, others, lambda: 1 - np.eye(len(ratios)))
 
 
 def described(columns: int) -> tuple[str, dict[str, Any]]:
