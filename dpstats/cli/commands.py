@@ -141,7 +141,7 @@ def _check(options: argparse.Namespace) -> None:
 def _text(data_check: Check, as_facts: bool, implied: str | None) -> str:
     """What is printed; `implied` is a family that nobody has named."""
     if not as_facts:
-        needed = "For such a response plan and fit need --family binomial.\n" * (implied == "binomial")
+        needed = "The response has two values: pass --family binomial to plan and fit.\n" * (implied == "binomial")
         return f"{data_check.summary()}\n{needed}"
     tables = {name: records(getattr(data_check, name)) for name in ("table", "located")}
     totals = data_check.totals.rename_axis("what")

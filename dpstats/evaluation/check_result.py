@@ -389,7 +389,11 @@ class Check(Released):
             far = count >= min(most, within) or apart
             if count < CERTAIN_SDS * self.code_err or not (far or outnumbers):
                 continue
-            why = "far from most other values" if far else f"and all other values in its eighth about {own:,.0f}"
+            why = (
+                "far from most other values"
+                if far
+                else f"and about {own:,.0f} another value in the same eighth of the range"
+            )
             sentences.append(
                 f"about {count:,.0f} (s.d. {self.code_err:,.0f}) of {self._rows_text} have `{place.column}` "
                 f"equal to {code:g}, {why}. If {code:g} stands for missing, "

@@ -38,7 +38,7 @@ Vector = NDArray[np.float64]
 EXPECTED_RATIO = 2.5
 """At this ratio of the expected information to its noise a coefficient has an interval every other time, beside few."""
 
-LIKELY_STRENGTH, STRENGTH_SLOPE = 1.8, 3.0
+COLLECTIVE_RATIO, COLLECTIVE_SLOPE = 1.8, 3.0
 """At this ratio of the information on all other coefficients to its noise a coefficient has an interval every other
 time, however much is known of itself; and how fast its chance rises with the ratio, in standard deviations of a normal
 law (docs/proofs/inference, 4: noise in the whole of the information)."""
@@ -366,8 +366,8 @@ def interval_chances(ratios: Vector, others: Vector, coupling: Callable[[], Vect
         # Where a coefficient is hardly ever identified it is dropped, and disturbs no other one.
         disturbances = np.minimum((1 / others) ** 2 / 2, others / LEAST_RATIO**4)
     disturbed = np.maximum(disturbances @ coupling(), np.finfo(np.float64).tiny)
-    whole = special.ndtr(STRENGTH_SLOPE * (1 / np.sqrt(disturbed) - LIKELY_STRENGTH))
-    chances = np.minimum(special.ndtr(own - EXPECTED_RATIO), whole).max(axis=0)
+    beside = special.ndtr(COLLECTIVE_SLOPE * (1 / np.sqrt(disturbed) - COLLECTIVE_RATIO))
+    chances = np.minimum(special.ndtr(own - EXPECTED_RATIO), beside).max(axis=0)
     return np.where(ratios > 0, chances, 0.0)
 
 

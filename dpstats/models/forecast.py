@@ -228,7 +228,7 @@ class Forecast:
                 f"they explain less, standard errors are larger: {phrase('pass residual_sd=', shell='see the guide')}."
             )
         correlated = (
-            "Columns are assumed to be hardly correlated. Of so many columns, correlations of .3 to .5 can call for "
+            "Columns are assumed to be hardly correlated. With so many columns, correlations of .3 to .5 may require "
             f"twice the eps or rows{phrase('; public rows describe them (like=)', shell='')}."
         )
         unknown = correlated if self.supposes_correlations and len(self.plan.names) > FEW_COLUMNS else ""

@@ -386,7 +386,7 @@ def test_commands_in_messages_name_the_family_that_the_next_call_needs(
     model, domain = "income ~ age", ["--domain", "adult.yaml"]
     capfd.readouterr()
     assert main(["check", model, "rows.parquet", *domain, "--eps", "0.5"]) == 0
-    assert "For such a response plan and fit need --family binomial." in capfd.readouterr().out
+    assert "The response has two values: pass --family binomial to plan and fit." in capfd.readouterr().out
     for given in (["age ~ sex"], [model, "--family", "binomial"]):
         assert main(["check", given[0], "rows.parquet", *given[1:], *domain, "--eps", "0.5"]) == 0
         assert "--family" not in capfd.readouterr().out
