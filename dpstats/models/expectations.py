@@ -359,7 +359,7 @@ def interval_chances(ratios: Vector, others: Vector, coupling: Callable[[], Vect
     `others` are those by which coefficients disturb each other, and `coupling` tells which do, where it may matter.
     Near the thresholds the noise decides, so that chances are smooth in the number of rows.
     """
-    if len(others) <= UNDISTURBED * others.min() ** 2:
+    if math.sqrt(len(others) / UNDISTURBED) <= others.min():
         return np.where(ratios > 0, special.ndtr(ratios - EXPECTED_RATIO), 0.0)
     own, others = (FEWER_ROWS[:, None] * of_all for of_all in (ratios, others))
     with np.errstate(divide="ignore"):

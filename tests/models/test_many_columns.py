@@ -79,6 +79,7 @@ def test_levels_of_a_factor_do_not_disturb_each_other() -> None:
 def test_absurd_numbers_of_rows_have_all_errors() -> None:
     ratios = np.array([0.0, 1e200, 1e300])
     assert interval_chances(ratios, ratios).tolist() == [0.0, 1.0, 1.0]
+    assert interval_chances(ratios[1:], ratios[1:]).tolist() == [1.0, 1.0]
 
 
 def test_more_rows_never_show_less() -> None:
