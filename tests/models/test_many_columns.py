@@ -10,6 +10,7 @@ import pytest
 
 import dpstats as dp
 from dpstats.models import expectations
+from dpstats.models.forecast import forecast
 
 
 def interval_chances(ratios: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -125,11 +126,13 @@ def test_columns_that_nobody_describes_are_not_doubly_suspected() -> None:
 
 def test_forecasts_of_many_columns_say_that_correlations_are_unknown() -> None:
     """Of 60 columns with correlations of .15 to .55 none had an error at an eps for which all were forecast."""
-    words = "Columns are assumed to be hardly correlated"
-    for columns, like in ((10, False), (30, False), (30, True)):
+
+    def note(columns: int, like: pd.DataFrame | None = None, **options: Any) -> str:
         formula, domain = described(columns)
-        plan = dp.plan(formula, domain, 1.0, inference=True)
-        public = {"like": rows_of(columns, 2_000)} if like else {}
-        assert (words in plan.standard_errors(50_000, **public).attrs["note"]) == (columns == 30 and not like)
-        if columns == 10 or not like:
-            assert (words in str(dp.required(plan, se={"x0": 0.05}, n=50_000)).replace("\n", " ")) == (columns == 30)
+        return forecast(dp.plan(formula, domain, 1.0, inference=True, **options), like=like).assumption
+
+    words, public = "Columns are assumed to be hardly correlated", rows_of(21, 1_000)
+    assert words in note(21)
+    assert words not in note(12)
+    assert words not in note(21, public)
+    assert words not in note(21, public.assign(who=np.arange(1_000) // 2), unit="who")
