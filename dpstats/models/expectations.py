@@ -25,7 +25,7 @@ from dpstats.formula.design import DesignSpec
 from dpstats.inference import KnownInformation, MatrixLaw, Projection
 from dpstats.inference.inverse import LEAST_RATIO
 from dpstats.mechanisms.design import SubDesign
-from dpstats.models.forecast import information_law
+from dpstats.models.forecast import information_law, releases_errors
 from dpstats.models.population import POOR, RICH, USUAL, KnownColumns, mean_exposure
 from dpstats.models.supposed_rows import RowMeans, mean_information, row_means, sample_rows, weight_cap
 from dpstats.plan import Plan
@@ -191,6 +191,14 @@ def with_likely_mean(plan: Plan) -> Plan:
         mean = USUAL.count * design.response.high / _mean_exposure(design)
         return rescaled(plan, plan.request, replace(planned, mean=mean))
     return plan
+
+
+def with_free_errors(plan: Plan) -> Plan:
+    """The plan, of counts with their likely mean where free errors have no room before the fit has bought it."""
+    if plan.request.options.inference != "auto" or releases_errors(plan):
+        return plan
+    likely = with_likely_mean(plan)
+    return likely if releases_errors(likely) else plan
 
 
 def _count_level(plan: Plan) -> float:

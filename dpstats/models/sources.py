@@ -50,6 +50,8 @@ from dpstats.models.adaptive import (
     with_residuals,
     with_spent,
 )
+from dpstats.models.expectations import with_free_errors
+from dpstats.models.forecast import releases_errors
 from dpstats.models.population import RecordPieces
 from dpstats.models.ranges import STAND_IN, bought_ranges, bought_response, serve
 from dpstats.models.release import check_unit, counted_rows, counted_tables, person_rows
@@ -359,7 +361,9 @@ class FormulaSource:
             chosen = settled(plan, rows)
             plan = rescaled(plan, chosen.request) if interval_follows(plan.request) else chosen
             plan = with_public_residuals(plan)
-        return replace(plan, advice=advised)
+        # A plan whose errors follow a count of the rows says so; others say what the fit will release.
+        follows = counts is not None and counts.settles_errors and rows is None and design.score_ratio == 1.0
+        return replace(plan if follows else with_free_errors(plan), advice=advised)
 
     def reading(self, table: Table) -> FormulaSource:
         """The same of the rows of a table."""
@@ -408,6 +412,7 @@ class FormulaSource:
             # What cannot be planned is decided by released and public values alone; the plan that was charged serves.
             with contextlib.suppress(DPStatsError):
                 plan = rescaled(plan, with_settled_law(plan), bought)
+            adapts |= request.options.inference == "auto" and not releases_errors(plan)  # free ones have no room here
         encoded = None
         if rows is not None and (plan.response is not None if follows else adapts):
             plan = settled(plan, rows, request if follows else None)

@@ -138,26 +138,38 @@ def plan_notes(
             f"({cite_proof('docs/proofs/composition')}, 5)."
         )
     notes += [*unknown_note(plan), *trimmed_note(plan)]
-    if plan.response is not None:
-        notes.append(
-            f"{_price(plan, plan.response.eps)} buys an estimate of where {plan.design.response_name} lies within its "
-            "range."
-            + ("" if plan.completed else " This plan uses the whole range; the fit will have less noise than shown.")
-        )
+    notes += response_note(plan)
     if plan.residuals is not None:
         notes.append(
             f"{_price(plan, plan.residuals.eps)} buys a first fit and how far residuals about it reach."
             + ("" if plan.completed else " This plan has the widest cap; the fit will have less noise than shown.")
         )
-    if plan.response is not None and plan.response.mean is not None:
+    if plan.completed and plan.response is not None and plan.response.mean is not None:
         notes.append(
-            f"The intercept is shrunk towards a {'rate' if plan.design.offset_bound else 'mean'} of "
+            f"The intercept is shrunk towards a {_level_name(plan)} of "
             f"{plan.response.mean:.4g} instead of zero. The excess risk measures the norm of coefficients from "
             "there."
         )
     notes += pieces_note(plan.family) if plan.family.name in OF_PIECES else weights_note(plan.design)
     notes += [*counts_note(plan), *unnamed_note(plan)]
     return [*notes, *design_notes(plan), *advised_notes(plan)]
+
+
+def response_note(plan: PlanFacts) -> list[str]:
+    """What is bought of the response, and what stands in for it in a plan."""
+    bought = plan.response
+    if bought is None:
+        return []
+    price = f"{_price(plan, bought.eps)} buys an estimate of where {plan.design.response_name} lies within its range."
+    if plan.completed:
+        return [price]
+    mean = "" if bought.mean is None else f" and a {_level_name(plan)} of {bought.mean:.3g}"
+    return [f"{price} This plan uses the whole range{mean}; the fit will have less noise than shown."]
+
+
+def _level_name(plan: PlanFacts) -> str:
+    """What is bought of the level of counts, in a word."""
+    return "rate" if plan.design.offset_bound else "mean"
 
 
 def _price(plan: PlanFacts, eps: float) -> str:
@@ -578,13 +590,13 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
     if information.purchase.free:
         few = (
             "They cost no extra budget, but not every fit has them: with many columns, rare levels or wide ranges "
-            f"it depends on the draw of the noise. {argument('inference', True)} reserves budget for them. "
-            f"{rows_needed_note(plan)}{few}"
+            f"it depends on the draw of the noise. {_level_supposed(plan)}{argument('inference', True)} reserves "
+            f"budget for them. {rows_needed_note(plan)}{few}"
         )
-    cap = information.purchase.weight_cap
+    cap, given = information.purchase.weight_cap, plan.request.options.information_cap
     capped = (
         ""
-        if cap is None
+        if cap is None or not (plan.completed or given is not None)
         else f"Each row has a weight of at most {cap:.3g} in it, and the errors are corrected for this cap. "
     )
     by_person = f"robust, clustered by {plan.guarantee.unit}" if plan.guarantee.unit is not None else "robust"
@@ -593,6 +605,18 @@ def errors_note(plan: PlanFacts, *, released: bool = True) -> str:
         f"Standard errors ({kind}) account for sampling, for the noise in the coefficients and for the noise in "
         f"the information matrix, which is released with them (proof: {cite_proof('docs/proofs/information')}). "
         f"{capped}{few}"
+    )
+
+
+def _level_supposed(plan: PlanFacts) -> str:
+    """That free errors of counts rest on a mean that is still to be bought; else empty."""
+    bought = plan.response
+    if plan.completed or bought is None or bought.mean is None:
+        return ""
+    level = _level_name(plan)
+    return (
+        f"This plan supposes that {plan.design.response_name} has a {level} of {bought.mean:.3g}. If the {level} is a "
+        "large part of the greatest count, the fit may have no fit statistics, or no free standard errors. "
     )
 
 

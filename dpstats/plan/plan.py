@@ -97,7 +97,8 @@ class Plan(Simulated, PlanFacts):
     guarantee : Guarantee
         For everything the call releases.
     response : ResponsePurchase or None
-        The purchase on the response within its range; until then the declared range is used. None without a purchase.
+        The purchase on the response within its range; until then the declared range is used, and a likely mean of
+        counts where free errors need one. None without a purchase.
     residuals : ResidualPurchase or None
         The first fit and the spread of the residuals about it, of least squares by sums; None if none are bought, and
         until rows are counted unless their number is public (`n`).

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pickle
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
@@ -158,6 +158,51 @@ class TestSubset:
             dp.plan("y ~ x", DOMAIN, 1.0, subset=np.ones(3, dtype=bool))
         with pytest.raises(ArgumentError, match="subset"):
             dp.ols("y ~ x", frame(), 1.0, domain=DOMAIN, subset="x > 0.5", method="statistics")
+
+
+class TestFreeErrorsOfCounts:
+    """At a small eps they have room only beside the mean of the counts, which a fit buys."""
+
+    DECLARED: ClassVar = {"visits": (0, 30), "age": dp.Range(18, 90), "sex": ["f", "m"]}
+    CALL: ClassVar[dict[str, Any]] = {"family": "poisson", "n": 10**7}
+
+    def rows(self, mean: float) -> pd.DataFrame:
+        rng, size = np.random.default_rng(0), 200_000
+        visits = rng.poisson(mean, size).clip(0, 30)
+        return pd.DataFrame({"visits": visits, "age": rng.uniform(18, 90, size), "sex": rng.choice(["f", "m"], size)})
+
+    @pytest.mark.parametrize("eps", [0.05, 0.07])
+    def test_the_plan_has_the_purchases_of_the_fit(self, eps: float) -> None:
+        """It said that the fit had no standard errors, and what would buy them."""
+        plan = dp.plan("visits ~ age + sex", self.DECLARED, eps, **self.CALL)
+        fit = plan.fit(self.rows(0.3), seed=1)
+        assert np.isfinite(fit.bse).all()
+        assert list(plan.budget.index) == list(fit.budget.index)
+        assert plan.budget["eps"].to_numpy() == pytest.approx(fit.budget["eps"].to_numpy(), rel=0.15)
+        for text in (str(plan), plan.summary().as_text()):
+            words = " ".join(text.split())
+            assert "They cost no extra budget, but not every fit has them" in words
+            assert "supposes that visits has a mean of 1.5. If the mean is a large part of the greatest count" in words
+            assert "not part of this release" not in words
+        assert "uses the whole range and a mean of 1.5;" in " ".join(plan.summary().as_text().split())
+        assert "shrunk towards a mean" not in plan.summary().as_text()
+        assert (plan.standard_errors(10**7)["identified"] == 1).all()
+        assert dp.Plan.from_dict(plan.to_dict()).digest() == plan.digest()
+
+    def test_a_fit_whose_counts_leave_no_room_pays_for_them(self) -> None:
+        """The number of rows chose errors, and the fit had none."""
+        fit = dp.glm("visits ~ age + sex", self.rows(15.0), 0.05, domain=self.DECLARED, seed=1, **self.CALL)
+        assert np.isfinite(fit.bse).all()
+        assert fit.budget.loc["information", "eps"] > 0.2 * 0.05
+        assert fit.guarantee.eps == 0.05
+
+    def test_without_a_number_models_that_share_a_budget_perhaps_have_them(self) -> None:
+        for number in (None, 10**7):
+            plans = dp.plan_many({"all": "visits ~ age + sex"}, self.DECLARED, 0.05, family="poisson", n=number)
+            words = " ".join(str(plans).split())
+            assert "all 0.05 0 perhaps " in words
+            assert "no standard errors" not in words
+            assert plans.fit(self.rows(0.3), seed=1)["all"].has_errors
 
 
 def spec_table(data: pd.DataFrame) -> Any:
