@@ -249,6 +249,26 @@ class PublicRows:
         before, after = self._stepped(column, change.size)
         return self.at(group, **{column: before}), self.at(group, **{column: after})
 
+    def changes(self, variable: Variable, step: float | None) -> bool:
+        """Whether a variable has levels to compare, or a number of every row can take the step one way."""
+        column, size = variable.column_name, 1.0 if step is None else step
+        if variable.factor is not None:
+            return True
+        if not isinstance(self.domain.get(column), Range):
+            return False
+        numbers, forward = self._within(column, size)
+        return bool((forward | (numbers - size).between(*self.domain[column].interval)).all())
+
+    def not_compared(self, compared: set[str]) -> str:
+        """Which columns that the model reads are not compared by default, and why; empty if all are."""
+        left_out = [name for name in self.read if name not in compared]
+        numbers = [name for name in left_out if isinstance(self.domain.get(name), Range)]
+        why = []
+        if numbers:
+            why.append(f"{', '.join(numbers)} (1 is too large a step: pass {{{numbers[0]!r}: 0.1}})")
+        why += [f"{name} (in interactions only)" for name in left_out if name not in numbers]
+        return f"not compared: {', '.join(why)}" if why else ""
+
     def _stepped(self, column: str, size: float) -> tuple[pd.Series[float], pd.Series[float]]:
         """A column of numbers before and after a step; where the range ends first, the step leads to the number.
 
@@ -360,10 +380,12 @@ class Comparer:
                     known = {"term": name, "contrast": change.label} | ({} if by is None else {by: level})
                     lines.append(known | effect_line(effect, alpha, ratio=ratio))
         table = EffectFrame(pd.DataFrame(lines))
+        compared = {line["term"] for line in lines}
         if isinstance(self.source, PublicRows):
-            table.attrs["note"] = "\n".join(filter(None, [self.source.note, *backward]))
+            unnamed = [] if named is not None else [self.source.not_compared(compared)]
+            table.attrs["note"] = "\n".join(filter(None, [self.source.note, *backward, *unnamed]))
         elif named is None:
-            table.attrs["note"] = self._left_out({line["term"] for line in lines})
+            table.attrs["note"] = self._left_out(compared)
         return table
 
     def _left_out(self, compared: set[str]) -> str:
@@ -382,18 +404,23 @@ class Comparer:
         return f"not compared: {', '.join(names)}{buys if bought else ''}; {HINT}" if names else ""
 
     def _default_variables(self, *, free: bool) -> list[tuple[str, float | None]]:
-        """The variables compared by default: those bought, or every factor and, where that is `free`, every number."""
+        """The variables compared by default: those bought, or every factor and, where that is `free`, every number.
+
+        At public rows every column that the model reads, if it can be changed: of numbers by the step that was bought.
+        """
         bought = None if self.plan.fitstats is None else self.plan.fitstats.variables
-        if bought is not None:
+        if isinstance(self.source, PublicRows):
+            columns = {one.name: one.column_name for one in formula_variables(self.plan.design).values()}
+            steps = {columns.get(name, name): step for name, step in bought or ()}
+            steps |= {name: None for name in self.source.read if name not in steps}
+            read = [(name, step) for name, step in steps.items() if name in self.source.read]
+            chosen = [(name, step) for name, step in read if self.source.changes(self._variable(name), step)]
+        elif bought is not None:
             return list(bought)
-        inside = formula_variables(self.plan.design).items()
-        variables = [(name, one) for name, one in inside if one.column in self.model.columns]
-        public = isinstance(self.source, PublicRows)
-        chosen: list[tuple[str, float | None]] = [
-            (name, None)
-            for name, one in variables
-            if (self._is_of_public_cells(name, one) if public else one.alone and (free or one.factor is not None))
-        ]
+        else:
+            inside = formula_variables(self.plan.design).items()
+            variables = [(name, one) for name, one in inside if one.column in self.model.columns and one.alone]
+            chosen = [(name, None) for name, one in variables if free or one.factor is not None]
         if not chosen:
             barred = no_averages(self.plan.request.options, self.plan.design)
             if barred is not None:

@@ -572,7 +572,8 @@ class ReleasedModel(FittedModel):
         variables : str, list of str or dict, optional
             What changes: a factor, from its reference level to each other one, or a number, by 1 or by a step,
             ``{"age": 10}``. By default what the call bought (`fitstats_variables`), else every factor, and every
-            number where it costs nothing; a line below the table names the others and what to type.
+            number where it costs nothing; with `newdata` every column of the model. A line below the table names the
+            others and what to type.
         comparison : {"difference", "ratio"}
             Of the average means before and after, "differenceavg" and "ratioavg" there: risk differences and risk
             ratios of a logistic model.

@@ -373,7 +373,10 @@ def test_much_budget_gives_the_averages_of_statsmodels(family: str) -> None:
     near(fit.predictions(by="g"), [means["0"][data["g"] == level].mean() for level in "abc"])
     near(fit.predictions(), [means["0"].mean()])
     some = data[data["x"] < 0.5].head(40)  # at public rows a step ends at the declared range, as in predict
-    near(fit.comparisons(newdata=some), [one[some.index].mean() for one in first])
+    public = fit.comparisons(newdata=some)  # the variables that were bought, and the others of the model
+    assert public["contrast"].tolist() == ["b - a", "c - a", "+0.5", "+1"]
+    near(public.iloc[:3], [one[some.index].mean() for one in first])
+    assert fit.comparisons("z", newdata=some).iloc[0].tolist() == public.iloc[3].tolist()
     near(fit.predictions(newdata=some), [means["0"][some.index].mean()])
     near(fit.predictions("g", newdata=some), [means[level][some.index].mean() for level in "abc"])
     if family == "gaussian":
@@ -484,6 +487,24 @@ class TestComparisons:
             with pytest.raises(NotReleasedError, match=wanted) as caught:
                 call()  # type: ignore[no-untyped-call]
             assert "newdata=" in str(caught.value)
+
+    def test_public_rows_compare_every_column_of_the_model(self) -> None:
+        data = frame("binomial", 3_000)
+        domain = {**DOMAIN, "y": RESPONSES["binomial"], "x": (-0.7, 0.7)}
+        row = {"x": [0.2], "z": [0.0], "g": ["b"]}
+        for formula, terms, left_out in (
+            (
+                "y ~ cr(z, df=3, constraints='center') + x + g",
+                ["g", "g", "z"],
+                "x (1 is too large a step: pass {'x': 0.1})",
+            ),
+            ("y ~ center(z)*g", ["g", "g", "z"], ""),
+            ("y ~ z + z:g", ["z"], "g (in interactions only)"),
+        ):
+            fit = dp.logit(formula, data, 1.0, domain=domain, seed=3, response="declared")
+            table = fit.comparisons(newdata=row)
+            assert sorted(table["term"]) == sorted(terms)
+            assert table.attrs["note"] == (f"not compared: {left_out}" if left_out else "")
 
     def test_what_is_free_needs_no_sums(self) -> None:
         linear, counts = fitted("gaussian", fitstats=None), fitted("poisson", fitstats=None)
