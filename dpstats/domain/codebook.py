@@ -17,6 +17,7 @@ import numpy as np
 from dpstats.arguments import name_of_type, near_miss, safe_repr
 from dpstats.domain.declarations import Levels, Range, like_a_range
 from dpstats.errors import ArgumentError, DataError, DomainError
+from dpstats.wording import phrase
 
 HEADINGS = {
     "name": ("name", "column", "variable"),
@@ -427,6 +428,7 @@ def _file_schema(path: Path) -> list[tuple[str, str]]:
 
     Of the files that match a pattern those of the first, as a call that reads them has all agree.
     """
+    frame = phrase("frame", shell="data")
     try:
         if not path.exists():
             path = Path(min(glob.glob(str(path), recursive=True), default=path))
@@ -440,7 +442,7 @@ def _file_schema(path: Path) -> list[tuple[str, str]]:
                 names = next(csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ","), [])
             return [(name.strip(), UNKNOWN) for name in names]
     except FileNotFoundError as error:
-        raise DataError(f"frame: there is no file {str(path)!r}; check the path") from error
+        raise DataError(f"{frame}: there is no file {str(path)!r}; check the path") from error
     except (OSError, UnicodeError, ValueError, csv.Error) as error:
-        raise DataError(f"frame: the columns of {str(path)!r} cannot be read; check the path") from error
-    raise DataError(f"frame: {str(path)!r} must end in .parquet, .pq, .csv or .tsv")
+        raise DataError(f"{frame}: the columns of {str(path)!r} cannot be read; check the path") from error
+    raise DataError(f"{frame}: {str(path)!r} must end in .parquet, .pq, .csv or .tsv")

@@ -155,7 +155,8 @@ def _refuse_pieces(family: Any) -> None:
         }[verb]
         where = phrase("call", shell="in Python call")
         raise ArgumentError(
-            f"family {verb!r} is for pieces of records, which {verb}() alone makes: {where} {call}, without a family"
+            f"family {verb!r} needs its own function, which divides each record into several rows: {where} {call}, "
+            "without a family"
         )
 
 

@@ -388,10 +388,13 @@ def _cap_kept(plan: Plan) -> str:
             f"{capped} is {cap / (response.high - response.low):.2g} times the width of the response's bought interval "
             f"({response.low:.6g}, {response.high:.6g}). {reason} Smaller standard errors: {public}."
         )
-    follows = f"{capped} follows from the response's declared range ({low:.6g}, {high:.6g})."
+    column, *others = design.parsed.response_columns
+    kind = "declared"
+    if column in plan.bought and (column not in plan.trimmed or design.domain[column].inner is not None):
+        kind = "narrowed" if column in plan.trimmed else "bought"
+    follows = f"{capped} follows from the response's {kind} range ({low:.6g}, {high:.6g})."
     if plan.counts is not None and any(fault.response for fault, _, _ in plan.counts.named):
         return f"{follows} Smaller standard errors: {public}."  # it clips rows already, which the note on these says
-    column, *others = design.parsed.response_columns
     typed = phrase(f"domain={{{column!r}: (low, high)}}", shell=f"{column!r}: {{range: [low, high]}}")
     declare = "" if others else f" ({typed})"
     return f"{follows} {reason} A narrower range{declare} gives smaller standard errors. So does {public}."

@@ -155,7 +155,7 @@ def test_a_template_takes_the_patterns_that_fit_and_check_take(folder: Path, cap
     assert main(["template", "row*.parquet"]) == 0
     assert capfd.readouterr().out == whole
     assert main(["template", "none*.parquet"]) == 1
-    assert "there is no file 'none*.parquet'" in capfd.readouterr().err
+    assert "error: data: there is no file 'none*.parquet'" in capfd.readouterr().err
 
 
 def test_a_template_is_of_a_form_that_can_be_read_here(

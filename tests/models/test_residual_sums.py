@@ -69,6 +69,17 @@ def test_a_wide_cap_follows_from_what_the_summary_says(seed: int, cause: str) ->
     assert "if that is public and no long tail is expected" in text
 
 
+def test_a_cap_that_follows_from_a_bought_range_says_so() -> None:
+    random = np.random.default_rng(1)
+    x = random.uniform(0, 1, 20_000)
+    data = {
+        "x": x,
+        "y": np.maximum(0, 1000 + 400 * x + 3000 * (random.random(20_000) < 0.12) + random.gamma(2, 400, 20_000)),
+    }
+    text = " ".join(str(dp.ols("y ~ x", data, 1.0, domain={"x": (0, 1)}, seed=1).summary()).split())
+    assert "which follows from the response's bought range (0, 8192)" in text
+
+
 def test_no_narrower_range_is_recommended_for_a_response_that_its_range_clips() -> None:
     """One row in twenty is clipped, which the note on these rows says, with the advice to declare a wider range."""
     random = np.random.default_rng(1)
