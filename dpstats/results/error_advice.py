@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Container, Iterable
+from collections.abc import Container, Iterable, Mapping
 from itertools import compress
 
 import numpy as np
@@ -106,21 +106,10 @@ def missing_notes(results: ReleasedModel) -> list[str]:
     """Which errors are missing, and what would help."""
     if not shows_errors(results):
         return []
-    notes: list[str] = []
-    # Columns that may stand for others that a lasso left out.
-    hidden = results._inference.withheld
-    withheld = [] if hidden is None else [results._fitted_names[place] for place in np.flatnonzero(hidden)]
-    _, suspects = suspect_levels(results)
+    notes, withheld, (_, suspects) = withheld_note(results), withheld_names(results), suspect_levels(results)
     unknown = [
         str(name) for name, error in results.bse.items() if np.isinf(error) and name not in {*withheld, *suspects}
     ]
-    if withheld:
-        few = withheld[:MOST_NAMES]
-        more = f" and {len(withheld) - len(few)} more" if len(withheld) > len(few) else ""
-        notes.append(
-            f"No error is shown for {', '.join(few)}{more}: an effect this uncertain does not explain the choice of "
-            "its column, which may stand for a similar one. Its interval in the model chosen is that of fit.t_test."
-        )
     if unknown:
         which = ", ".join(unknown) if len(unknown) <= MOST_NAMES else f"{len(unknown)} coefficients (blank above)"
         # What names a cure comes before what helps in general, which does not help those that it is for.
@@ -130,6 +119,48 @@ def missing_notes(results: ReleasedModel) -> list[str]:
         lost = f"Not identified at this budget: {which}{rare}.{unknown_fit(results)}"
         notes.append(" ".join([lost, *cures, *general]))
     return notes
+
+
+def withheld_names(results: ReleasedModel) -> list[str]:
+    """Columns that may stand for others that a lasso left out: no error of theirs is shown."""
+    hidden = results._inference.withheld if shows_errors(results) else None
+    return [] if hidden is None else [results._fitted_names[place] for place in np.flatnonzero(hidden)]
+
+
+def withheld_note(results: ReleasedModel) -> list[str]:
+    """Why no error is shown of these columns, and where it is."""
+    withheld = withheld_names(results)
+    if not withheld:
+        return []
+    few = withheld[:MOST_NAMES]
+    more = f" and {len(withheld) - len(few)} more" if len(withheld) > len(few) else ""
+    return [
+        f"No error is shown for {', '.join(few)}{more}: an effect this uncertain does not explain the choice of "
+        "its column, which may stand for a similar one. Its interval in the model chosen is that of fit.t_test."
+    ]
+
+
+def unadjusted_note(results: ReleasedModel) -> list[str]:
+    """That errors are as if nobody had chosen the columns."""
+    if not (results.ignores_selection and shows_errors(results)):
+        return []
+    apart = argument("split", "rows")
+    return [f"Not adjusted for selection: the same rows chose the columns. {apart} keeps them apart."]
+
+
+def choice_notes(fits: Mapping[str, ReleasedModel]) -> list[str]:
+    """What a table of fits, by their labels, says of those whose rows chose the columns."""
+    labels: dict[str, list[str]] = {}
+    for label, fit in fits.items():
+        if not fit.selects:
+            continue
+        notes = ["effects in the model chosen; a column without a cell was not chosen."]
+        notes += ["columns are kept for prediction and may have no effect."] if fit.kept_notes else []
+        unadjusted = bool(unadjusted_note(fit))
+        notes += ["not adjusted for selection, as the same rows chose the columns."] if unadjusted else []
+        for note in [*notes, *(note[0].lower() + note[1:] for note in withheld_note(fit))]:
+            labels.setdefault(note, []).append(label)
+    return [f"{', '.join(of)}: {note}" for note, of in labels.items()]
 
 
 def names_cure(results: ReleasedModel) -> bool:

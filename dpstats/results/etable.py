@@ -25,13 +25,13 @@ from dpstats.plan.tables import auxiliary_facts, capped_at, in_units, method_nam
 from dpstats.privacy.accounting import compose
 from dpstats.results.absorbed import AbsorbedResults
 from dpstats.results.contrasts import to_the_noise
-from dpstats.results.error_advice import hidden_shares
+from dpstats.results.error_advice import choice_notes, hidden_shares, withheld_names
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.groups import GroupResults
 from dpstats.results.model import FittedModel
 from dpstats.results.statistics import IVResults, StatisticsResults
 from dpstats.results.stored import Printed, json_text
-from dpstats.results.summary import counted_name, has_exact_noise, place_of_noise, rows_text, unadjusted_note
+from dpstats.results.summary import counted_name, has_exact_noise, place_of_noise, rows_text
 from dpstats.summaries import GAP, WIDTH, Summary, format_number, full_width, with_title, without_lists, wrap_text
 from dpstats.wording import part_of
 from dpstats.writing import written_text
@@ -46,12 +46,14 @@ MOST_ROWS = 8  # rows that a message lists
 COMMON_FACTS = ("Family", "Alpha", "Epsilon", "Delta", "Neighbours", "Certified", "Rows", "Persons")
 """Facts that every table has; others have a row where fits differ in them."""
 
-USUAL = {"Protected": {"rows"}, "Errors": {"model", "none"}, "Residual cap": {""}}
+USUAL = {"Penalty": {"none"}, "Protected": {"rows"}, "Errors": {"model", "none"}, "Residual cap": {""}}
 """What readers take for granted where a table has no such row: with anything else it has one, also if all agree."""
 
 STARS = {"*": 0.05, "**": 0.01, "***": 0.001}  # the mark of p-values below a level
 
 UNIDENTIFIED = "not identified"  # in the place of an error that is infinite
+
+WITHHELD = "not shown"  # in that of a column of a lasso that may stand for another one
 
 RATIOS = {"logit": "odds ratios", "log": "ratios of means"}  # what exponentiated coefficients are, by link
 
@@ -143,7 +145,7 @@ class ETable(Printed):
         return written_text(path, shown.as_latex(label, floating=self.title != ""))
 
     def to_csv(self, path: str | Path | None = None) -> str:
-        """`frame` as CSV, with all digits and two lines of headers, also written to `path` if one is given."""
+        """`frame` as CSV, also written to `path` if one is given: all digits, two lines of headers, and no notes."""
         return written_text(path, self.frame.to_csv())
 
     def _abreast(self, width: int) -> int:
@@ -227,13 +229,8 @@ class ETable(Printed):
         for label, fit in zip(self.labels, self.fits, strict=True):
             about.setdefault(_about(fit), []).append(label)
         notes += [f"{', '.join(labels)}: {what}." for what, labels in about.items()]
-        labelled = [
-            (label, fit) for label, fit in zip(self.labels, self.fits, strict=True) if isinstance(fit, GLMResults)
-        ]
-        if chosen := [label for label, fit in labelled if fit.plan.screening is not None]:
-            notes.append(f"{', '.join(chosen)}: effects in the model chosen; a column without a cell was not chosen.")
-        if unadjusted := [label for label, fit in labelled if unadjusted_note(fit)]:
-            notes.append(f"{', '.join(unadjusted)}: not adjusted for selection, as the same rows chose the columns.")
+        labelled = zip(self.labels, self.fits, strict=True)
+        notes += choice_notes({label: fit for label, fit in labelled if isinstance(fit, GLMResults)})
         for label, fit in zip(self.labels, self.fits, strict=True):
             narrowed = narrowed_columns(fit.plan) if isinstance(fit, GLMResults) else {}
             ranges = [f"{name} ({one.interval[0]:,.6g}, {one.interval[1]:,.6g})" for name, one in narrowed.items()]
@@ -452,6 +449,8 @@ class Column:
             cells = {str(name): self._ratio_cell(str(name), *row) for name, *row in self.ratios.itertuples()}
         else:
             cells = {str(name): self._cell(*row) for name, *row in self.numbers.itertuples()}
+        withheld = withheld_names(self.fit) if isinstance(self.fit, GLMResults) else []
+        cells |= {name: (cells[name][0], WITHHELD) for name in withheld}
         if not self.stars:
             return cells
         pvalues = dict(self.fit.pvalues) if self.errors else {}

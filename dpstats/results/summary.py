@@ -71,6 +71,7 @@ from dpstats.results.error_advice import (
     names_cure,
     no_errors_note,
     suspects_note,
+    unadjusted_note,
     wide_response_note,
 )
 from dpstats.results.inference_mixin import shows_errors
@@ -644,14 +645,6 @@ def finds_fewer(results: ReleasedModel) -> bool:
     slopes = len(set(plan.names) - {"Intercept"})
     automatic = automatic_alpha(plan.request.penalty, plan.request.options) and fills_ranges(plan)
     return automatic and known is not None and low <= known * plan.guarantee.eps / slopes <= high
-
-
-def unadjusted_note(results: ReleasedModel) -> list[str]:
-    """That errors are as if nobody had chosen the columns."""
-    if not (results.ignores_selection and shows_errors(results)):
-        return []
-    apart = argument("split", "rows")
-    return [f"Not adjusted for selection: the same rows chose the columns. {apart} keeps them apart."]
 
 
 def wording_notes(results: ReleasedModel) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import re
 from pathlib import Path
 from typing import Any
@@ -486,6 +487,53 @@ def test_fits_of_chosen_columns_say_so_beside_others() -> None:
     assert "apart, same: effects in the model chosen; a column without a cell was not chosen." in notes
     assert "same: not adjusted for selection, as the same rows chose the columns." in notes
     assert "apart: not adjusted" not in notes
+
+
+@pytest.fixture(scope="module")
+def lasso() -> dp.GLMResults:
+    """Of columns correlated by .8, of which a lasso chooses one that may stand for another."""
+    random, size = np.random.default_rng(0), 20
+    names = [f"x{place}" for place in range(size)]
+    columns = random.normal(size=(6000, size)) @ np.linalg.cholesky(0.8 + 0.2 * np.eye(size)).T
+    rows = pd.DataFrame(columns.clip(-3, 3), columns=names)
+    rows["y"] = 0.6 * rows["x1"] - 0.5 * rows["x3"] + 0.25 * rows["x5"] + random.normal(size=6000)
+    domain = {**dict.fromkeys(names, dp.Range(-3, 3, typical=(0, 1))), "y": (-8, 8)}
+    arguments: dict[str, Any] = {"refit_share": 0.5, "split": "rows", "inference": True, "domain": domain, "seed": 1}
+    return dp.lasso(f"y ~ {' + '.join(names)}", rows, 3.0, **arguments)
+
+
+def test_a_lasso_alone_is_a_fit_of_chosen_columns(lasso: dp.GLMResults) -> None:
+    """Its table named neither the choice nor the penalty, and a withheld error was called not identified."""
+    unknown = lasso.bse[np.isinf(lasso.bse)].index.tolist()
+    assert len(unknown) == 1
+    assert f"No error is shown for {unknown[0]}:" in " ".join(lasso.notes)
+    table = dp.etable([lasso], title="Lasso")
+    for text in (str(table), table._repr_html_(), table.to_latex(), table.to_markdown()):
+        words = " ".join(text.split())
+        assert "(1): effects in the model chosen; a column without a cell was not chosen." in words
+        assert f"(1): no error is shown for {unknown[0]}: an effect this uncertain does not explain the choice" in words
+        assert "Penalty" in words
+        assert "lasso, alpha" in words
+        assert words.count("not shown") == 1
+        assert "not identified" not in words
+        assert "not adjusted" not in words
+    assert table.frame.index.tolist() == lasso.params[lasso.in_model].index.tolist()
+    csv = pd.read_csv(io.StringIO(table.to_csv()), header=[0, 1], index_col=0)
+    assert csv.loc[unknown[0], ("(1)", "std_error")] == np.inf
+
+
+def test_columns_kept_for_prediction_are_not_called_effects_alone() -> None:
+    random = np.random.default_rng(0)
+    rows = pd.DataFrame(random.uniform(-1, 1, (3000, 6)), columns=list("abcdef"))
+    rows["y"] = rows["a"] + random.normal(0, 0.5, 3000)
+    domain = {**dict.fromkeys("abcdef", (-1, 1)), "y": (-3, 3)}
+    kept = dp.lasso("y ~ a + b + c + d + e + f", rows, 2.0, domain=domain, seed=1)
+    ridge = dp.ols("y ~ a", rows, 2.0, domain=domain, penalty="ridge", alpha=1.0, seed=1)
+    words = " ".join(str(dp.etable({"kept": kept})).split())
+    assert "kept: columns are kept for prediction and may have no effect." in words
+    alone = " ".join(str(dp.etable({"ridge": ridge})).split())
+    assert "Penalty ridge, alpha 1" in alone
+    assert "model chosen" not in alone
 
 
 def test_the_numbers_of_a_table_are_written_as_csv(fits: dict[str, dp.GLMResults], tmp_path: Path) -> None:
