@@ -12,7 +12,15 @@ import pandas as pd
 from numpy.typing import NDArray
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.evaluation.column_histograms import PARTS, ColumnHistogram, is_code, part_of, parts_near
+from dpstats.evaluation.column_histograms import (
+    PARTS,
+    ColumnHistogram,
+    heap_beyond,
+    is_code,
+    part_of,
+    parts_apart,
+    parts_near,
+)
 from dpstats.formula.parse import parse
 from dpstats.formula.reader import DROPS, FORMULA, NEARLY_ALL, OPEN, TYPICAL, Fault
 from dpstats.frames import WideFrame
@@ -276,7 +284,7 @@ class Check(Released):
             for fault, (_, row) in zip([self.faults[place] for place in certain.index], certain.iterrows(), strict=True)
         ]
         ranges = [place for place in self.places if place.ends]
-        placed = [one for place in ranges for one in self._missing_codes(place) or self._too_wide(place)]
+        placed = [one for place in ranges for one in self._range_findings(place)]
         return list(map(sentence, [*first, *faults, *self._rare_references(), *placed]))
 
     def _rare_references(self) -> list[str]:
@@ -373,6 +381,31 @@ class Check(Released):
             f"{', '.join(missing)}"
         )
 
+    def _range_findings(self, place: ColumnHistogram) -> list[str]:
+        """Codes within a range, or that it is far too wide, or rows that lie apart."""
+        codes = self._missing_codes(place)
+        wide = [] if codes else self._too_wide(place)
+        return [*codes, *(wide or self._apart(place))]
+
+    def _apart(self, place: ColumnHistogram) -> list[str]:
+        """Rows that lie beyond an empty part of a range, as a code does that no check tries."""
+        counts = self._counts_at(place)
+        named = zip(place.codes, counts[PARTS:], strict=True)  # the others beside one that is named are in its sentence
+        coded = [part_of(place, code) for code, count in named if count >= CERTAIN_SDS * self.code_err]
+        sentences = []
+        for parts in parts_apart(counts[:PARTS], self.place_err, CERTAIN_SDS):
+            if any(part in parts for part in coded):
+                continue
+            low, high = place.ends[parts.start], place.ends[parts.stop]
+            without = self._without_code(place.column, "code")
+            sentences.append(
+                f"about {counts[parts].sum():,.0f} (s.d. {self.place_err * math.sqrt(len(parts)):,.0f}) of "
+                f"{self._rows_text} have `{place.column}` between {low:.6g} and {high:.6g}, and hardly any row lies "
+                "between them and the others. They may have a code for missing data, or be a group by itself, such as "
+                f"values that are cut at the end of the range. If they have a code, {without}"
+            )
+        return sentences
+
     def _missing_codes(self, place: ColumnHistogram) -> list[str]:
         """The codes that certainly have rows, more than all else near or than their part, or apart (`ALONE`, `GAP`)."""
         counts = self._counts_at(place)
@@ -397,7 +430,7 @@ class Check(Released):
             sentences.append(
                 f"about {count:,.0f} (s.d. {self.code_err:,.0f}) of {self._rows_text} have `{place.column}` "
                 f"equal to {code:g}, {why}. If {code:g} stands for missing, "
-                + self._without_code(place.column, code)
+                + self._without_code(place.column, f"{code:g}")
                 + self._doubt(count, UNDOUBTED_SDS * self.code_err)
             )
             if far and count < min(most, within):
@@ -410,9 +443,9 @@ class Check(Released):
         """Standard deviation of the noise in the difference of a code's rows and those of so many parts."""
         return math.hypot(self.code_err, self.place_err * math.sqrt(parts))
 
-    def _without_code(self, column: str, code: float) -> str:
+    def _without_code(self, column: str, code: str) -> str:
         """What to type if a value stands for missing; a response drops no rows."""
-        cells = phrase(f"data[{column!r}].mask(data[{column!r}] == {code:g})", shell="an empty cell in the file")
+        cells = phrase(f"data[{column!r}].mask(data[{column!r}] == {code})", shell="an empty cell in the file")
         masked = f"make it missing before the call: {cells}"
         if column in parse(self.formula).response_columns:
             return masked
@@ -452,9 +485,8 @@ class Check(Released):
                     f"between {low:.6g} and {high:.6g}, {PART_NAMES[width]} of its declared range {declared}, which "
                     "may be far too wide. "
                 )
-                if is_response and self.count:
-                    return [f"{claim}{COUNT_LIMITS[self.count_limit]}"]
-                if (heap := self._heap(counts, range(start, start + width))) is not None:
+                rise = CERTAIN_SDS * math.sqrt(2) * self.place_err
+                if (heap := heap_beyond(counts, range(start, start + width), rise)) is not None:
                     # A fit may keep the range for these rows, and then they decide its slope.
                     cure = phrase('dp.Range(low, high, outside="drop")', shell="{range: [low, high], outside: drop}")
                     cure = "make these cells missing" if is_response else f"declare the range without it, {cure}"
@@ -463,6 +495,8 @@ class Check(Released):
                         f"{claim}About {counts[heap]:,.0f} rows (s.d. {self.place_err:,.0f}) lie apart from these, "
                         f"between {low:.6g} and {high:.6g}. If they have a code for missing, {cure}"
                     ]
+                if is_response and self.count:
+                    return [f"{claim}{COUNT_LIMITS[self.count_limit]}"]
                 # Where no row lies outside an eighth, it may be eight times too wide or a thousand times.
                 typed = ""
                 if width == 1 and outside <= max(CLIPPED_SHARE * total, CERTAIN_SDS * noise):
@@ -489,15 +523,6 @@ class Check(Released):
                     )
                 return [f"{claim}A narrower range gives less noise. {narrowing}"]
         return []
-
-    def _heap(self, counts: NDArray[np.float64], near: range) -> int | None:
-        """The part of a range that clearly has more rows than the part before it, as seen from those `near`."""
-        noise = CERTAIN_SDS * math.sqrt(2) * self.place_err
-        for step, first, end in ((1, near.stop, PARTS), (-1, near.start - 1, -1)):
-            for part in range(first + step, end, step):
-                if counts[part] - counts[part - step] > noise:
-                    return part
-        return None
 
     def _narrowing(self, column: str, is_response: bool) -> str:
         """What narrows a range: a fit of so many rows by itself, of a predictor from some eps on."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple, Self
@@ -15,6 +16,16 @@ from dpstats.domain import Levels, Range
 PARTS = 8  # equal parts into which a range is divided
 MOST_LEVELS = 24  # columns with more levels are not counted by level
 PLACE_SHARE = 0.75  # of the weight of a row without a fault goes to its places
+
+EMPTY = 0.1
+"""A part of a range is a gap only if it has at most this share of the rows of fuller parts on both sides, and half a
+standard deviation of noise more."""
+
+CERTAINLY_FEWER = 0.5
+"""It is a gap only if it certainly has fewer than this share: a valley between two groups is not empty."""
+
+MOST_APART = 0.25
+"""Rows beyond gaps that have a larger share are no codes: a scale of few values has gaps between all of them."""
 
 
 class ColumnHistogram(NamedTuple):
@@ -98,3 +109,35 @@ def parts_near(place: ColumnHistogram, code: float) -> slice:
 def part_of(place: ColumnHistogram, code: float) -> int:
     """The part of a range that a code lies in."""
     return int(np.searchsorted(place.ends[1:-1], code, side="right"))
+
+
+def heap_beyond(counts: NDArray[np.float64], near: range, noise: float) -> int | None:
+    """The part of a range that has more rows than some part between it and those `near`, by more than `noise`."""
+    for step, first, end in ((1, near.stop, PARTS), (-1, near.start - 1, -1)):
+        least = max(float(counts[first - step]), 0.0)
+        for part in range(first, end, step):
+            if counts[part] - least > noise:
+                return part
+            least = min(least, max(float(counts[part]), 0.0))
+    return None
+
+
+def parts_apart(counts: NDArray[np.float64], std_err: float, certain: float) -> list[range]:
+    """The parts of a range that have rows beyond a gap, together a small share, from noisy counts by part.
+
+    A gap is a part that hardly any row lies in, and fuller ones lie on both sides; `certain` is the number of standard
+    deviations `std_err` from which on that counts as shown.
+    """
+    shown = certain * math.hypot(1.0, CERTAINLY_FEWER) * std_err
+
+    def is_gap(part: int) -> bool:
+        beside, own = min(counts[:part].max(), counts[part + 1 :].max()), counts[part]
+        return bool(own <= EMPTY * beside + std_err / 2 and CERTAINLY_FEWER * beside - own >= shown)
+
+    edges = [-1, *(part for part in range(1, PARTS - 1) if is_gap(part)), PARTS]
+    groups = [range(first + 1, last) for first, last in pairwise(edges) if last > first + 1]
+    most = max(groups, key=lambda group: counts[group].sum())
+    if counts[most].sum() < (1 - MOST_APART) * counts.sum():
+        return []
+    full = [[part for part in group if counts[part] >= certain * std_err] for group in groups if group is not most]
+    return [range(one[0], one[-1] + 1) for one in full if one and CERTAINLY_FEWER * counts[one].max() >= shown]
