@@ -103,10 +103,12 @@ def no_errors_note(results: ReleasedModel) -> str:
 
 
 def missing_notes(results: ReleasedModel) -> list[str]:
-    """Which errors are missing, and what would help."""
+    """Which errors are missing, besides those that are withheld, and what would help."""
     if not shows_errors(results):
         return []
-    notes, withheld, (_, suspects) = withheld_note(results), withheld_names(results), suspect_levels(results)
+    notes: list[str] = []
+    _, suspects = suspect_levels(results)
+    withheld = withheld_names(results)
     unknown = [
         str(name) for name, error in results.bse.items() if np.isinf(error) and name not in {*withheld, *suspects}
     ]

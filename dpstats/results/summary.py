@@ -73,6 +73,7 @@ from dpstats.results.error_advice import (
     suspects_note,
     unadjusted_note,
     wide_response_note,
+    withheld_note,
 )
 from dpstats.results.inference_mixin import shows_errors
 from dpstats.results.model import ReleasedModel
@@ -158,6 +159,7 @@ def summarize(
         *suspects_note(results),
         *unadjusted_note(results),
         *costly_references_note(results),
+        *withheld_note(results),
         *missing_notes(results),
         *wide_response_note(results),
         *pvalues_note(results),
@@ -497,8 +499,9 @@ def essential_notes(results: ReleasedModel) -> list[str]:
     missing, first = missing_notes(results), names_cure(results) or _mostly_blank(results)
     coefficient_notes = [*ratios_note(results), *([] if first else missing)]
     unlike = pvalues_note(results)
-    # The line above the table has the cap too.
-    notes = [*coefficient_notes, *unlike, *capped] if unlike else [*capped, *coefficient_notes]
+    # The line above the table has the cap too; a choice of columns takes places of its own.
+    waits = bool(unlike) or results.selects
+    notes = [*coefficient_notes, *unlike, *capped] if waits else [*capped, *coefficient_notes]
     notes += [*design, *cut_points_note(results), *limit_note(plan), *wording_notes(results)]
     if plan.guarantee.basis == "docs/proofs/tuning":
         notes = ["dp.tune chose the settings on the same rows; the budget covers the whole tuning.", *notes]
@@ -516,9 +519,9 @@ def essential_notes(results: ReleasedModel) -> list[str]:
         advice = [note for note in advice if not note.startswith(sentence(ON_SCALE).rstrip("."))]
     advised = " ".join(advice)
     wrong = [*wide_response_note(results), *costly_references_note(results), *(missing if first else [])]
-    # Nobody may read p-values of chosen columns without the word on the choice.
+    # Nobody may read p-values of chosen columns without the word on the choice, nor take one for another.
     beginning = [*weak_guarantee_note(plan), *unadjusted_note(results)]
-    return [*beginning, *large, *([advised] if advised else []), *wrong, *notes]
+    return [*beginning, *large, *([advised] if advised else []), *withheld_note(results), *wrong, *notes]
 
 
 def _mostly_blank(results: ReleasedModel) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import warnings
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -112,3 +113,50 @@ def test_bins_at_public_rows_are_moved_by_a_step_of_their_column(rows: pd.DataFr
     assert fit.comparisons(newdata=public)["term"].tolist() == ["z"]
     (moved,) = fit.comparisons({"x": 0.5}, newdata=public)["estimate"]
     assert moved > 0.3
+
+
+class TestWhatAShortSummarySaysFirst:
+    """Three notes at most: those without which chosen columns are misread, then what holds of any fit."""
+
+    NAMES = tuple(f"x{place}" for place in range(20))
+
+    def arguments(self, size: int) -> tuple[str, pd.DataFrame, dict[str, Any]]:
+        """Columns that are correlated by .8, of which three matter."""
+        random = np.random.default_rng(0)
+        columns = random.normal(size=(size, 20)) @ np.linalg.cholesky(0.8 + 0.2 * np.eye(20)).T
+        rows = pd.DataFrame(columns.clip(-3, 3), columns=self.NAMES)
+        effect = 0.6 * rows["x1"] - 0.5 * rows["x3"] + 0.25 * rows["x5"]
+        rows["y"] = (effect + random.normal(size=size)).clip(-8, 8)
+        known = {**dict.fromkeys(self.NAMES, dp.Range(-3, 3, typical=(0, 1))), "y": (-8, 8)}
+        return f"y ~ {' + '.join(self.NAMES)}", rows, {"domain": known, "inference": True, "seed": 1}
+
+    def check(self, fit: dp.GLMResults, expected: list[str], further: int) -> None:
+        text = fit.summary().as_text()
+        places = [text.find(f"\n{start}") for start in expected]
+        assert -1 not in places
+        assert places == sorted(places)
+        assert f"{further} more note{'s' * (further > 1)}: fit.notes" in text
+        assert [note for note in fit.notes if note.startswith(tuple(expected))] == fit.notes[: len(expected)]
+
+    @pytest.mark.parametrize("split", [None, "rows"])
+    def test_a_blank_column_that_may_stand_for_another_is_explained(self, split: str | None) -> None:
+        """The rows that chose, what was left out and the cap on residuals took its place."""
+        formula, rows, arguments = self.arguments(6000)
+        fit = dp.lasso(formula, rows, 3.0, refit_share=0.5, split=split, **arguments)
+        (blank,) = fit.bse[np.isinf(fit.bse)].index
+        withheld = [f"No error is shown for {blank}:", "Left out: "]
+        if split is None:
+            self.check(fit, ["Not adjusted for selection", *withheld], 2)
+        else:
+            self.check(fit, [*withheld, "Residuals beyond"], 1)
+
+    @pytest.mark.parametrize("split", [None, "rows"])
+    def test_a_blank_effect_is_explained_before_the_cap_that_the_title_has(self, split: str | None) -> None:
+        formula, rows, arguments = self.arguments(8000)
+        fit = dp.ols(formula, rows, 1.5, screen=5, split=split, **arguments)
+        assert np.isinf(fit.bse).sum() == 1
+        blank = ["Left out: ", "Not identified at this budget:"]
+        if split is None:
+            self.check(fit, ["Not adjusted for selection", *blank], 2)
+        else:
+            self.check(fit, [*blank, "Residuals beyond"], 1)
