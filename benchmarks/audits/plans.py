@@ -35,7 +35,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 import dpstats as dp
-from dpstats.errors import DPStatsError, NotReleasedError
+from dpstats.errors import DPStatsError, FormulaError, NotReleasedError
+from dpstats.families import Gaussian
+from dpstats.formula.design import design_spec, requested_spec
 
 ROWS = (0, 1, 2, 50)
 """Numbers of rows that every plan is carried out on."""
@@ -117,6 +119,19 @@ class Draws:
         return float(f"{np.exp(self.random.uniform(np.log(low), np.log(high))):.6g}")
 
 
+def _redundant(terms: Sequence[str], domain: Mapping[str, Any]) -> bool:
+    """Whether a formula that has a design is refused for columns that depend on each other."""
+    try:
+        design_spec(formula := f"out ~ {' + '.join(terms)}", declared := {**domain, "out": (0, 1)}, family=Gaussian())
+    except DPStatsError:
+        return False
+    try:
+        requested_spec(formula, declared, family=Gaussian())
+    except FormulaError:
+        return True
+    return False
+
+
 def drawn(seed: int) -> Case:
     """The plan of a seed."""
     draws = Draws(seed)
@@ -127,6 +142,8 @@ def drawn(seed: int) -> Case:
     domain |= {name: draws.one(LEVELS) for name in ("g", "h")}
     response = _response(draws, family, domain)
     terms = [draws.one(NUMBERS if draws.chance(0.6) else FACTORS) for _ in range(draws.one((1, 1, 2, 2, 3)))]
+    while _redundant(terms, domain):
+        terms = terms[:-1] or ["x"]
     arguments = _arguments(draws, family)
     if draws.chance(0.1):
         domain["w"], arguments["weights"] = draws.one(((0, 1), (0, 1e4), (0, 1e-30), (1, 2))), "w"

@@ -24,6 +24,7 @@ from dpstats.formula.joint_bodies import JointBody, joint_bodies, number_widths
 from dpstats.formula.parse import Formula, is_logarithm, parse
 from dpstats.formula.patsy_internals import DesignInfo
 from dpstats.formula.reader import ReadableDesign
+from dpstats.formula.redundant_columns import refuse_redundant
 from dpstats.formula.response import (
     Kind,
     ResponseSpec,
@@ -163,11 +164,11 @@ def requested_spec(
 ) -> DesignSpec:
     """The design of a new call, perhaps beside an `absorbed` factor; see `design_spec`.
 
-    FormulaError too for a basis that sums to what other terms have. A design of such a formula that has been stored is
-    built as it was.
+    FormulaError too for columns that depend on each other linearly in every row. A design of such a formula that has
+    been stored is built as it was.
     """
     design = design_spec(formula, domain, family=family)
-    coding.refuse_repeated_sums(design.coding, design.domain, absorbed)
+    refuse_redundant(design.coding, design.domain, design.support, absorbed)
     return design
 
 

@@ -237,11 +237,11 @@ class Spec:
     ) -> None:
         facts = _check_facts(eps, local_eps, delta, n, radius, family, scheme)
         # Compiling needs patsy's and the tables' machinery, which contributors, who read a finished one, do without.
-        from dpstats.formula.coding import refuse_repeated_sums
+        from dpstats.formula.redundant_columns import refuse_redundant
         from dpstats.local.compile import compile_program, local_design, typical_radius
 
         design = local_design(formula, domain, family)
-        refuse_repeated_sums(design.coding, design.domain)
+        refuse_redundant(design.coding, design.domain, design.support)
         if radius is None:
             facts["radius"] = typical_radius(design, family)
         parts = {"domain": design.domain.to_dict(), "program": compile_program(design).to_dict()}

@@ -14,7 +14,7 @@ import dpstats as dp
 from dpstats.errors import ArgumentError, DataError
 from dpstats.formula.design import DesignSpec
 
-FORMULA = "y ~ x + z + log(w) + g + x:z + bs(x, df=4) + I(x ** 2)"
+FORMULA = "y ~ x + z + log(w) + g + x:z + bs(w, df=4) + I(x ** 2)"
 DOMAIN = {"x": (-1, 1), "z": (-1, 1), "w": (-2, 9), "g": ["a", "b"], "y": (0, 1)}
 LEFT_OUT = {"z": [np.nan, 0.1], "w": [-1.0, 0.0], "g": ["nowhere", None]}
 """Cells that would cost a row its prediction."""
