@@ -392,9 +392,11 @@ def _cap_kept(plan: Plan) -> str:
             f"({response.low:.6g}, {response.high:.6g}). {reason} Smaller standard errors: {public}."
         )
     column, *others = design.parsed.response_columns
-    kind = "declared"
-    if column in plan.bought and (column not in plan.trimmed or design.domain[column].inner is not None):
-        kind = "narrowed" if column in plan.trimmed else "bought"
+    known, kind = design.domain[column], "declared"
+    if column in plan.bought and column not in plan.trimmed:
+        kind = "bought"
+    elif column in plan.trimmed and isinstance(known, Range) and known.inner is not None:
+        kind = "narrowed"
     follows = f"{capped} follows from the response's {kind} range ({low:.6g}, {high:.6g})."
     if plan.counts is not None and any(fault.response for fault, _, _ in plan.counts.named):
         return f"{follows} Smaller standard errors: {public}."  # it clips rows already, which the note on these says
