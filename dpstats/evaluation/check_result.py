@@ -26,7 +26,16 @@ from dpstats.formula.reader import DROPS, FORMULA, NEARLY_ALL, OPEN, TYPICAL, Fa
 from dpstats.frames import WideFrame
 from dpstats.plan.row_counts import DRAWN, MOST_AT_FAULT, NORMAL_LOSS, most_by_noise, rows_of_nobody
 from dpstats.privacy.guarantee import Guarantee
-from dpstats.privacy.trimming import BOUGHT_EPS, NARROWEST, eps_despite_zeros, rows_that_pay
+from dpstats.privacy.trimming import (
+    BOUGHT_EPS,
+    COUNT_MARGIN,
+    MANY_ZEROS,
+    NARROWEST,
+    USUALLY_ENOUGH,
+    eps_despite_zeros,
+    rows_that_pay,
+    usually_narrows,
+)
 from dpstats.results.stored import Released, marked_title, privacy_level
 from dpstats.summaries import WIDTH, Summary, full_width
 from dpstats.wording import argument, joined, phrase, purchase, sentence
@@ -485,8 +494,8 @@ class Check(Released):
                     f"between {low:.6g} and {high:.6g}, {PART_NAMES[width]} of its declared range {declared}, which "
                     "may be far too wide. "
                 )
-                rise = CERTAIN_SDS * math.sqrt(2) * self.place_err
-                if (heap := heap_beyond(counts, range(start, start + width), rise)) is not None:
+                near = range(start, start + width)
+                if (heap := heap_beyond(counts, near, self.place_err, CERTAIN_SDS)) is not None:
                     # A fit may keep the range for these rows, and then they decide its slope.
                     cure = phrase('dp.Range(low, high, outside="drop")', shell="{range: [low, high], outside: drop}")
                     cure = "make these cells missing" if is_response else f"declare the range without it, {cure}"
@@ -513,7 +522,10 @@ class Check(Released):
                         f"{claim}Declare a narrower range, such as {typed}, and check again. Standard errors grow with "
                         "the range, although a fit may buy an interval of it"
                     ]
-                narrowing = sentence(self._narrowing(place.column, is_response)).removesuffix(".")
+                fullest = {many: np.convolve(counts[:PARTS], np.ones(many), mode="valid").max() for many in PART_NAMES}
+                beyond = {many: (max(total - float(most), 0.0) + noise) / total for many, most in fullest.items()}
+                lying = f"about {outside:,.0f} rows (s.d. {noise:,.0f}) lie outside this part"
+                narrowing = sentence(self._narrowing(place.column, is_response, beyond, lying)).removesuffix(".")
                 if typed and place.column in self.trimmable and self.absorbed is None:
                     least = NARROWEST * (place.ends[-1] - place.ends[0])
                     bought = phrase(" or buy one with domain={}" * (self.guarantee.unit is None), shell="")
@@ -524,8 +536,11 @@ class Check(Released):
                 return [f"{claim}A narrower range gives less noise. {narrowing}"]
         return []
 
-    def _narrowing(self, column: str, is_response: bool) -> str:
-        """What narrows a range: a fit of so many rows by itself, of a predictor from some eps on."""
+    def _narrowing(self, column: str, is_response: bool, beyond: Mapping[int, float], lying: str) -> str:
+        """What narrows a range: a fit of so many rows by itself, of a predictor from some eps on.
+
+        `beyond` is the share of rows outside parts of it, by their eighths; `lying` tells of them.
+        """
         if self.absorbed is not None:
             return "declare one: with an absorbed factor no fit buys it"
         if is_response:  # of a fit that has fewer rows it would have more noise than the declared range
@@ -542,21 +557,33 @@ class Check(Released):
             if declared.endswith(TYPICAL + DROPS):
                 narrower = f"compare {phrase('typical=(mean, sd)', shell='typical')} with its source"
             return f"{narrower}: no fit narrows it"
+        adjacency, columns = self.guarantee.adjacency, len(self.trimmable)
+        if not usually_narrows(beyond, adjacency, columns):
+            return (
+                f"{lying}, and a fit that buys ranges narrows this one only if hardly any do. If they have values like "
+                "the others, keep the range. If not, declare a narrower one"
+            )
         if self.guarantee.unit is not None or any(fault.declared == OPEN for fault in self.faults):
             return f"a fit with {buys} finds one"
-        complete = max(self.totals["rows"].to_dict()["complete"], 1.0)
-        eps = rows_that_pay(1.0, self.guarantee.adjacency, len(self.trimmable)) / complete
-        zeros, bought = "", BOUGHT_EPS
+        told, error = self.totals.loc["complete", ["rows", "std_err"]].to_numpy(dtype=float)
+        complete = max(float(told - PROBABLE_SDS * error), 1.0)  # of fewer rows a fit would need more
+        eps = COUNT_MARGIN * rows_that_pay(1.0, adjacency, columns) / complete
+        zeros, unless, bought = "", "", BOUGHT_EPS
         ends = next(place.ends for place in self.places if place.column == column)
         if ends[0] <= 0 <= ends[-1]:
-            fit, bought = eps_despite_zeros(complete, self.guarantee.adjacency, len(self.trimmable))
-            zeros = f" ({_two_digits(fit)} if nine in ten of its values are 0)"
+            fit, bought = eps_despite_zeros(complete, adjacency, columns)
+            others = {many: share / (1 - MANY_ZEROS) for many, share in beyond.items()}
+            if usually_narrows(others, adjacency, columns, USUALLY_ENOUGH):
+                zeros = f" ({_two_digits(fit)} if many of its values are 0, up to nine in ten)"
+            else:
+                unless = ", unless many of its values are 0"
         drops = any(fault.declared.endswith(DROPS) for fault in self.faults if fault.column == column)
         pair = f"{ends[0]:.15g}, {ends[-1]:.15g}"  # to be typed
         declared = f'dp.Range({pair}, outside="drop")' if drops else f"({pair})"
-        call = purchase([column], _two_digits(bought), f"{{{column!r}: {declared}}}", self.guarantee.adjacency)
+        call = purchase([column], _two_digits(bought), f"{{{column!r}: {declared}}}", adjacency)
         by_itself = (
             f"with an eps of about {_two_digits(eps)} or more{zeros} a fit of so many rows usually narrows it by itself"
+            + unless
             + phrase(f". To narrow it before the fit, type {call}", shell="")
         )
         return by_itself if eps <= USUAL_EPS else f"a fit with {buys} finds one, and {by_itself}"

@@ -111,14 +111,21 @@ def part_of(place: ColumnHistogram, code: float) -> int:
     return int(np.searchsorted(place.ends[1:-1], code, side="right"))
 
 
-def heap_beyond(counts: NDArray[np.float64], near: range, noise: float) -> int | None:
-    """The part of a range that has more rows than some part between it and those `near`, by more than `noise`."""
+def _error(count: float, least: float, std_err: float, share: float) -> float:
+    """Standard deviation of the difference of a share of a count and of a smaller one, by noise and by chance."""
+    return math.sqrt(share**2 * (std_err**2 + max(count, 0.0)) + std_err**2 + max(least, 0.0))
+
+
+def heap_beyond(counts: NDArray[np.float64], near: range, std_err: float, certain: float) -> int | None:
+    """The part of a range that has far more rows than some part between it and those `near`."""
     for step, first, end in ((1, near.stop, PARTS), (-1, near.start - 1, -1)):
         least = max(float(counts[first - step]), 0.0)
         for part in range(first, end, step):
-            if counts[part] - least > noise:
+            count = float(counts[part])
+            shown = count - least > certain * _error(count, least, std_err, 1.0)
+            if shown and least <= CERTAINLY_FEWER * count:  # in a long tail counts differ a little
                 return part
-            least = min(least, max(float(counts[part]), 0.0))
+            least = min(least, max(count, 0.0))
     return None
 
 
@@ -126,18 +133,19 @@ def parts_apart(counts: NDArray[np.float64], std_err: float, certain: float) -> 
     """The parts of a range that have rows beyond a gap, together a small share, from noisy counts by part.
 
     A gap is a part that hardly any row lies in, and fuller ones lie on both sides; `certain` is the number of standard
-    deviations `std_err` from which on that counts as shown.
+    deviations from which on that counts as shown, of which that of the noise is `std_err`.
     """
-    shown = certain * math.hypot(1.0, CERTAINLY_FEWER) * std_err
 
-    def is_gap(part: int) -> bool:
-        beside, own = min(counts[:part].max(), counts[part + 1 :].max()), counts[part]
-        return bool(own <= EMPTY * beside + std_err / 2 and CERTAINLY_FEWER * beside - own >= shown)
+    def is_gap(own: float, beside: float) -> bool:
+        shown = certain * _error(beside, own, std_err, CERTAINLY_FEWER)
+        return own <= EMPTY * beside + std_err / 2 and CERTAINLY_FEWER * beside - own >= shown
 
-    edges = [-1, *(part for part in range(1, PARTS - 1) if is_gap(part)), PARTS]
-    groups = [range(first + 1, last) for first, last in pairwise(edges) if last > first + 1]
-    most = max(groups, key=lambda group: counts[group].sum())
+    sides = [min(counts[:part].max(), counts[part + 1 :].max()) for part in range(1, PARTS - 1)]
+    gaps = [part for part, beside in enumerate(sides, start=1) if is_gap(float(counts[part]), float(beside))]
+    groups = [range(first + 1, last) for first, last in pairwise([-1, *gaps, PARTS]) if last > first + 1]
+    most = max(groups, key=lambda group: float(counts[group].sum()))
     if counts[most].sum() < (1 - MOST_APART) * counts.sum():
         return []
-    full = [[part for part in group if counts[part] >= certain * std_err] for group in groups if group is not most]
-    return [range(one[0], one[-1] + 1) for one in full if one and CERTAINLY_FEWER * counts[one].max() >= shown]
+    others = [group for group in groups if group is not most and is_gap(0.0, float(counts[group].max()))]
+    full = [[part for part in group if counts[part] >= certain * std_err] for group in others]
+    return [range(parts[0], parts[-1] + 1) for parts in full]

@@ -6,7 +6,7 @@ Noise follows the range of a column, and what is estimated lives in its spread. 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -322,6 +322,12 @@ def rows_that_pay(eps: float, adjacency: Adjacency, columns: int) -> float:
     return WORTHWHILE * columns * rows_to_narrow(1.0, adjacency, columns) / (MOST_SHARE * eps)
 
 
+COUNT_MARGIN = 1.08
+"""A fit counts its rows with noise: of so many times the rows that pay, nearly all fits buy; of those alone half do."""
+
+PAID_FOR_NEEDED = 1.6
+"""A purchase that pays for so many times the rows that a range takes narrows it in nine of ten cases."""
+
 MANY_ZEROS, USUALLY_ENOUGH = 0.9, 2.5
 """Share of zeros in a column for which a reader learns what narrows it, and as `ENOUGH` where nine fits in ten do."""
 
@@ -338,6 +344,21 @@ def eps_despite_zeros(rows: float, adjacency: Adjacency, columns: int) -> tuple[
     fit = (ENOUGH * (columns - 1) + own) * rows_to_narrow(1.0, adjacency, columns) / (MOST_SHARE * rows)
     alone = own * rows_to_narrow(1.0, adjacency) / rows
     return fit, max(alone, BOUGHT_EPS)
+
+
+def usually_narrows(outside: Mapping[int, float], adjacency: Adjacency, columns: int, paid: float = WORTHWHILE) -> bool:
+    """Whether a fit that buys intervals usually narrows a range, from the share of rows outside parts of it.
+
+    Keys are the widths of these parts in eighths of the range. The fit pays for so many times `rows_to_narrow`, and
+    the rows outside a part take as much off what its width may lose.
+    """
+    scale, needed = trimming_scale(1 - COUNT_SHARE, adjacency) / STEPS, math.inf
+    for eighths, share in outside.items():
+        width = CELLS * eighths // 8
+        left = ROWS_A_HALVING * math.log2(CELLS / width) - share
+        if left > 0:
+            needed = min(needed, scale * math.log(columns * ((CELLS - width) // (width // 4) + 1)) / left)
+    return PAID_FOR_NEEDED * needed <= paid * rows_to_narrow(1.0, adjacency, columns)
 
 
 def rows_to_narrow(eps: float, adjacency: Adjacency, columns: int = 1) -> float:

@@ -118,7 +118,8 @@ def rate(shares: tuple[float, ...], heap: float, *, draws: int = 400) -> float:
     """How often rows are told apart where the heap has so many standard deviations of the noise in a count."""
     random, told = np.random.default_rng(3), 0
     for _ in range(draws):
-        told += bool(parts_apart(heap * np.array(shares) + random.laplace(0, 2**-0.5, 8), 1.0, 4.0))
+        counts = heap * np.array(shares) + random.laplace(0, 2**-0.5, 8)
+        told += bool(parts_apart(1e6 * counts, 1e6, 4.0))  # so many rows that chance is nothing beside noise
     return told / draws
 
 
@@ -145,10 +146,23 @@ def test_a_large_group_is_no_code() -> None:
 def test_a_heap_has_rows_of_its_own() -> None:
     """A count of 13 (s.d. 38) was told as rows that lie apart, because noise made the count beside it negative."""
     counts = np.array([9_000.0, 500.0, -210.0, 13.0, 0.0, 0.0, 0.0, 0.0])
-    assert heap_beyond(counts, range(2), 200.0) is None
-    assert heap_beyond(counts + np.array([0, 0, 0, 200, 0, 0, 0, 0]), range(2), 200.0) == 3
-    steps = np.array([9_000.0, 0.0, 0.0, 150.0, 300.0, 0.0, 0.0, 0.0])
-    assert heap_beyond(steps, range(1), 200.0) == 4  # two rises, neither of which is enough
+    assert heap_beyond(counts, range(2), 38.0, 4.0) is None
+    assert heap_beyond(counts + np.array([0, 0, 0, 300, 0, 0, 0, 0]), range(2), 38.0, 4.0) == 3
+    steps = np.array([9_000.0, 0.0, 0.0, 140.0, 280.0, 0.0, 0.0, 0.0])
+    assert heap_beyond(steps, range(1), 30.0, 4.0) == 4  # two rises, neither of which is enough
+
+
+@pytest.mark.parametrize(("width", "tail"), [(12.5, 0.045), (25, 0.045), (25, 0.03)])
+def test_parts_of_a_long_tail_differ_by_chance(width: float, tail: float) -> None:
+    """Of an even tail one part has some rows more than the next: that is no noise, and it was told as rows apart."""
+    for seed in range(5):
+        random = np.random.default_rng(seed)
+        even, rest = random.uniform(0.1, width, 20_000), random.uniform(width, 100, 20_000)
+        (text,) = findings(np.where(random.random(20_000) < tail, rest, even), (0, 100), 1.0, seed)
+        assert not tells_apart([text])
+    few = np.array([20_000.0, 900.0, 80.0, 9.0, 0.0, 0.0, 12.0, 0.0])
+    assert parts_apart(few, 0.01, 4.0) == []
+    assert parts_apart(few + np.array([0, 0, 0, 0, 0, 0, 12, 0]), 0.01, 4.0) == [range(6, 7)]
 
 
 @pytest.mark.slow
