@@ -356,14 +356,19 @@ def codes_note(results: ReleasedModel) -> list[str]:
     coded = [(name, code) for name, one in bought.items() for code in codes_at_bought_ends(one)]
     sentences = []
     for of_response in (True, False):
-        codes = [f"{code:g} in {name}" for name, code in coded if (name in responses) == of_response][:MOST_RANGES]
+        codes = [(name, code) for name, code in coded if (name in responses) == of_response][:MOST_RANGES]
         if not codes:
             continue
-        stands, without = ("stands", "the range without it") if len(codes) == 1 else ("stand", "ranges without them")
         # Within ends that clip, rows with a code beyond them stay in the fit; a response drops no rows.
         drops = phrase('outside="drop"', shell="outside: drop")
+        if len(codes) == 1:
+            (name, code), without = codes[0], "the range without it"
+            what = f"The range of {name} reaches just beyond {code:g}, a usual code for missing. If {code:g} stands"
+        else:
+            named, without = joined([f"{code:g} in {name}" for name, code in codes]), "ranges without them"
+            what = f"These ranges reach just beyond usual codes for missing: {named}. If these stand"
         cure = "make those cells missing" if of_response else f"declare {without}, with {drops}"
-        sentences.append(f"If {joined(codes, 'or')} {stands} for missing, {cure}.")
+        sentences.append(f"{what} for missing, {cure}.")
     return [" ".join(sentences)] if sentences else []
 
 

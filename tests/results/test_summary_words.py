@@ -902,12 +902,19 @@ def test_a_summary_shows_the_ranges_that_were_bought_of_undeclared_columns() -> 
     data["income"] = np.where(data.index % 30 == 0, 999_999, random.uniform(0, 200_000, 8000))
     data["y"] = random.uniform(0, 10, 8000)
     few = words(dp.ols("y ~ income", data, 2.0, domain={"y": (0, 10)}, seed=1))
-    assert "Ranges bought, which clip: income (0, 1,048,576). If 999999 in income stands for missing, declare" in few
+    assert (
+        "Ranges bought, which clip: income (0, 1,048,576). The range of income reaches just beyond 999999, a usual"
+        in few
+    )
+    assert "code for missing. If 999999 stands for missing, declare" in few
     assert 'declare the range without it, with outside="drop".' in few
     many = words(dp.ols("y ~ income + a + b + c + d + e + f", data, 20.0, domain={"y": (0, 10)}, seed=1))
-    assert "income (0, 1,048,576), a (1, 3), b (1, 3), c (1, 3) and 3 more. If 999999 in income stands" in many
+    assert (
+        "income (0, 1,048,576), a (1, 3), b (1, 3), c (1, 3) and 3 more. The range of income reaches just beyond 999999"
+        in many
+    )
     coded = np.where(data.index % 30 == 0, -9, random.uniform(1, 5, 8000))
-    assert "If -9 in b stands for missing" in words(
+    assert "The range of b reaches just beyond -9, a usual code for missing. If -9 stands for missing" in words(
         dp.ols("y ~ b", data.assign(b=coded), 2.0, domain={"y": (0, 10)}, seed=1)
     )
     plain = random.normal(0, 30, 8000)
@@ -923,7 +930,10 @@ def test_a_code_that_ends_a_narrowed_range_is_named(declared: tuple[int, int]) -
     call = {"domain": {"income": declared, "y": (-6, 6)}, "ranges": "bought", "inference": None, "seed": 1}
     fit = dp.ols("y ~ income", data, 2.0, **call)
     assert 9999 <= fit.plan.design.domain["income"].inner[1] < declared[1]
-    told = 'If 9999 in income stands for missing, declare the range without it, with outside="drop".'
+    told = (
+        "The range of income reaches just beyond 9999, a usual code for missing. If 9999 stands for missing, declare "
+        'the range without it, with outside="drop".'
+    )
     assert words(fit).count(told) == 1
     assert told in fit.notes  # and so in JSON, whose reader has no line on the budget
     assert " ".join(str(fit.summary(full=True)).split()).count(told) == 1
@@ -937,7 +947,7 @@ def test_a_code_in_a_response_is_to_be_made_missing() -> None:
     data = pd.DataFrame({"x": random.normal(0, 1, 8000), "y": random.normal(50, 5, 8000)})
     data["y"] = data["y"].mask(random.random(8000) < 0.05, 999)
     fit = dp.ols("y ~ x", data, 2.0, domain={"x": (-6, 6)}, inference=None, seed=1)
-    assert "If 999 in y stands for missing, make those cells missing." in words(fit)
+    assert "beyond 999, a usual code for missing. If 999 stands for missing, make those cells missing." in words(fit)
 
 
 def test_declared_ranges_that_were_kept_are_named() -> None:
