@@ -164,10 +164,14 @@ def requested_spec(
 ) -> DesignSpec:
     """The design of a new call, perhaps beside an `absorbed` factor; see `design_spec`.
 
-    FormulaError too for columns that depend on each other linearly in every row. A design of such a formula that has
-    been stored is built as it was.
+    FormulaError too for a response of one value, and for columns that depend on each other linearly in every row. A
+    design of such a formula that has been stored is built as it was.
     """
     design = design_spec(formula, domain, family=family)
+    if design.response.low == design.response.high:
+        raise FormulaError(
+            f"the response {design.response.name} has the same value in every row that the Domain allows"
+        )
     refuse_redundant(design.coding, design.domain, design.support, absorbed)
     return design
 

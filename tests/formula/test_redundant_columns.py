@@ -233,3 +233,10 @@ def test_two_codings_of_many_levels_are_found_and_a_design_of_more_is_not_looked
     assert "code the same column, big" in str(refusal(formula))
     monkeypatch.setattr(redundant_columns, "MOST_COLUMNS", 200)
     assert refusal(formula) is None
+
+
+@pytest.mark.parametrize(("response", "high"), [("I(0 * y)", 1.0), ("I(2 * y - 1)", 1e-160)])
+def test_a_response_of_one_value_is_refused(response: str, high: float) -> None:
+    """With persons and a bought interval it ended in a division by zero."""
+    with pytest.raises(FormulaError, match="has the same value in every row that the Domain allows"):
+        dp.plan(f"{response} ~ x", {"x": (0, 1), "y": (0, high)}, 1.0)
