@@ -40,9 +40,12 @@ class Printed:
         """The tables and the notes; as_text, as_html, as_latex and as_markdown."""
         raise NotImplementedError
 
-    def to_latex(self, path: str | Path | None = None) -> str:
-        """The summary as LaTeX, centred tabulars and the notes below them, also written to `path` if one is given."""
-        return written_text(path, self.summary().as_latex())
+    def to_latex(self, path: str | Path | None = None, *, label: str = "") -> str:
+        """The summary as LaTeX, centred tabulars and the notes below them, also written to `path` if one is given.
+
+        With a label it is a table environment, whose caption is the title of the first table.
+        """
+        return written_text(path, self.summary().as_latex(label))
 
     def to_html(self, path: str | Path | None = None) -> str:
         """The summary as HTML, also written to `path` if one is given, there with its encoding, UTF-8."""

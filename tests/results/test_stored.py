@@ -63,6 +63,10 @@ def test_what_is_loaded_is_what_was_saved(name: str, tmp_path: Path) -> None:
         assert again.guarantee == released.guarantee
         assert again.summary().as_text() == released.summary().as_text() == str(released)
     assert "tabular" in released.to_latex()
+    assert "\\begin{table}" not in released.to_latex()
+    labelled = released.to_latex(label="tab:fit")
+    assert "\\caption{" in labelled
+    assert labelled.index("\\label{tab:fit}") < labelled.index("tabular")
     assert "<td" in released.to_html() == released._repr_html_()
     assert "---:|" in released.to_markdown()
     with pytest.raises(dp.errors.DataError, match="is not a file written by"):
