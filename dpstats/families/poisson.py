@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 
 import numpy as np
 
@@ -15,6 +15,32 @@ from dpstats.families.base import Array, Family, LossCurve, check_cap, closed_ca
 
 CAP_SHARE = 2 / 3
 """The default cap on the mean as a share of y_max (docs/defaults)."""
+
+
+class _Curve(NamedTuple):
+    """The mean at some predictors, in pieces, each of shape (rows,) or one number."""
+
+    near: Array  # the predictor up to the first knot
+    low: Array  # exp of it, at most the cap
+    line: Array  # how far the mean is on the line beyond the first knot
+    beyond: Array  # how far the predictor is beyond the second
+    fallen: Array  # what is left of the last piece, less 1
+    cap: Any
+    most: Any
+    rest: Any  # what the line leaves of y_max, approached exponentially; nothing if the cap is not below y_max
+
+    @property
+    def mean(self) -> Array:
+        if self.rest == 0:
+            return self.low
+        return np.asarray(np.minimum(self.low + self.cap * self.line - self.rest * self.fallen, self.most))
+
+    @property
+    def weight(self) -> Array:
+        """l''."""
+        if self.rest == 0:
+            return self.low * (self.low < self.cap)
+        return np.where(self.low < self.cap, self.low, self.cap * (1 + self.fallen))
 
 
 @dataclass(frozen=True)
@@ -102,24 +128,35 @@ class Poisson(Family):
         log_cap = math.log(cap)
         return log_cap + 1e-15 * (1 + abs(log_cap)), min(max(y_max / cap * (1 - 1e-15) - 2, 0.0), 1e300)
 
-    def _block(self, eta: Array, endog: Array) -> tuple[Array, Array, Array]:
+    def _curve_at(self, eta: Array) -> _Curve:
         dtype = eta.dtype.type
         cap, most = dtype(self.curvature_bound), dtype(self.lipschitz)
         start, width = (dtype(knot) for knot in self.knots())
-        # What the line leaves of y_max, approached exponentially; nothing if the cap is not below y_max.
         rest = np.maximum(most - cap - cap * width, 0)
         near = np.minimum(eta, start)
         # The cap is taken on the mean, so that rounding of its logarithm does not enter l'.
         low = np.minimum(np.exp(near), cap)
         line = np.minimum(np.maximum(eta - start, 0), width)
         beyond = np.maximum(eta - start - width, 0)
+        fallen = np.expm1(-cap / rest * beyond) if rest > 0 and beyond.any() else np.zeros_like(eta)
+        return _Curve(near, low, line, beyond, fallen, cap, most, rest)
+
+    def _block(self, eta: Array, endog: Array) -> tuple[Array, Array, Array]:
+        curve = self._curve_at(eta)
+        near, low, line, beyond, fallen, cap, most, rest = curve
         # y eta is split at the knots, so that two infinities never meet.
         value = low - endog * near + line * (cap + cap * line / 2 - endog) + (most - endog) * beyond
-        if rest == 0:
-            return value, low - endog, low * (low < cap)
-        fallen = np.expm1(-cap / rest * beyond)
-        mean = np.minimum(low + cap * line - rest * fallen, most)
-        return value + rest / cap * rest * fallen, mean - endog, np.where(low < cap, low, cap * (1 + fallen))
+        return value + rest / cap * rest * fallen, curve.mean - endog, curve.weight
+
+    def slope(self, eta: Array, endog: Array) -> Array:
+        """l' alone, without the loss."""
+        with np.errstate(over="ignore"):
+            return self._curve_at(eta).mean - endog
+
+    def weight(self, eta: Array, endog: Array) -> Array:
+        """l'' alone, without the loss."""
+        with np.errstate(over="ignore"):
+            return self._curve_at(eta).weight
 
     def mean(self, eta: Array) -> Array:
         """exp(eta) up to mean_cap; then rising on, ever more slowly, to y_max."""

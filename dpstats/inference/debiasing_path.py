@@ -65,8 +65,8 @@ class MeanFunction:
     """How the response moves with the linear predictor, elementwise: its mean, and l' and l'' beside responses."""
 
     mean: Callable[[Float], Float]
-    slope: Callable[[Float, Float], Float]
     weight: Callable[[Float, Float], Float]
+    slope: Callable[[Float, Float], Float] | None = None  # None if it is the mean less the response
 
 
 def average_along_path(
@@ -133,13 +133,14 @@ def path_average(
     `rows` (m, k), each of weight `mass`, have second moments like the information's.
     """
     eta = rows @ coef
+    means = response.mean(eta)
     spare = SPARE * information
     root: Float = np.asarray(np.linalg.cholesky(information), dtype=np.float64)
     own = np.linalg.cholesky((rows * np.broadcast_to(mass, len(rows))[:, None]).T @ rows + spare)
     change: Float = np.eye(len(coef))
     for _ in range(STEPS):
         shift = _solve(root, change, score)
-        weights = _relative_weights(response, eta, rows @ shift)
+        weights = _relative_weights(response, eta, means, rows @ shift)
         whole = (rows * (mass * weights)[:, None]).T @ rows + spare
         inner = linalg.solve_triangular(own, whole, lower=True)
         change = linalg.solve_triangular(own, inner.T, lower=True)
@@ -147,11 +148,15 @@ def path_average(
     return change
 
 
-def _relative_weights(response: MeanFunction, eta: Float, step: Float) -> Float:
-    """A row's average weight on the way over that at its start, shape (m,), of the mean response at the end."""
+def _relative_weights(response: MeanFunction, eta: Float, means: Float, step: Float) -> Float:
+    """A row's average weight on the way over that at its start, shape (m,), of the mean response at the end.
+
+    `means` are those at the start.
+    """
     with np.errstate(all="ignore"):
         endog = response.mean(eta + step)
-        rise = response.slope(eta + step, endog) - response.slope(eta, endog)
+        slope = response.slope
+        rise = endog - means if slope is None else slope(eta + step, endog) - slope(eta, endog)
         start = np.maximum(response.weight(eta, endog), np.finfo(np.float64).tiny)
         ratio = rise / (np.where(np.abs(step) > NEAR, step, 1.0) * start)
     return np.clip(np.where(np.abs(step) > NEAR, ratio, 1.0), 1 / GREATEST, GREATEST)

@@ -9,9 +9,10 @@ from __future__ import annotations
 import json
 import math
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from functools import partial
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -75,6 +76,8 @@ from dpstats.wording import argument, phrase
 
 Vector = NDArray[np.float64]
 
+Value = TypeVar("Value")
+
 MOST_NOISES, LEAST_NOISES, FEW_NOISES = 40, 10, 6
 """Draws of the information's noise: a chance is known to .08, or of many columns to .16, at worst (one standard error).
 
@@ -134,14 +137,22 @@ class Forecast:
     # Whether columns are supposed to explain half of the variance of a response of which mean and spread are described.
     half_explained: bool = field(default=False, kw_only=True)
     supposes_correlations: bool = field(default=False, kw_only=True)  # as no rows describe them
-    # Errors by what is drawn, the same of cautious fits; a change of anything else needs one of its own.
-    draws: dict[tuple[str, int], list[Vector]] = field(default_factory=dict, kw_only=True, repr=False)
-    # By population and rows what a row adds at coefficients that are shrunk; the same of cautious fits.
-    shrunk: dict[tuple[str, float], RowMeans] = field(default_factory=dict, kw_only=True, repr=False)
+    # What was computed, for a search asks again for the numbers that its table is of; the same of cautious fits. A
+    # change of anything else needs a dict of its own.
+    computed: dict[Hashable, Any] = field(default_factory=dict, kw_only=True, repr=False)
 
-    @cached_property
+    def _once(self, compute: Callable[[], Value], *key: Hashable) -> Value:
+        """What `compute` returns, computed once for each `key`."""
+        if key not in self.computed:
+            self.computed[key] = compute()
+        return self.computed[key]
+
+    @property
     def _projection(self) -> Projection:
         """How a released information loses what is known of every such matrix: the same for all draws."""
+        return self._once(self._new_projection, "projection")
+
+    def _new_projection(self) -> Projection:
         law = information_law(self.plan)
         assert law is not None
         return Projection.of(law, self.plan.design.forms())
@@ -168,7 +179,7 @@ class Forecast:
         """The same of the same call at another budget."""
         check_type("plan", plan, Plan, "a plan of the same call, as plan.at(eps) makes it")
         _check_plan(plan)
-        return replace(self, plan=plan, draws={}, shrunk={})
+        return replace(self, plan=plan, computed={})
 
     def cautious(self) -> Forecast:
         """The same of fits that go badly: of described rows errors are those that nineteen in twenty stay below."""
@@ -178,9 +189,12 @@ class Forecast:
         """What a fit of `n` rows is planned as."""
         return self.plan
 
-    @cached_property
+    @property
     def _noise_law(self) -> ReleasedLaw:
         """Of the noise in the coefficients: one for all draws, as it has draws of its own."""
+        return self._once(self._new_noise_law, "noise law")
+
+    def _new_noise_law(self) -> ReleasedLaw:
         stage = self.plan.stages[-1].plan
         return ReleasedLaw(stage.noise, stage.noise_shape)
 
@@ -266,6 +280,9 @@ class Forecast:
 
     def expected(self, name: str, n: int) -> Vector:
         """Errors of `n` rows of a population where noise leaves the information at its mean, shape (p,)."""
+        return self._once(lambda: self._expected(name, n), "expected", self.unlucky, name, n)
+
+    def _expected(self, name: str, n: int) -> Vector:
         errors = np.maximum(self._larger(name, n) * self._errors(name, n), self.sampling(name) / np.sqrt(n))
         return np.asarray(errors * np.exp(UNLUCKY * self._log_deviations(name, n)) if self.unlucky else errors)
 
@@ -325,15 +342,19 @@ class Forecast:
     def chances(self, name: str, n: int, *, rough: bool = True) -> Vector:
         """The share of draws that leave each coefficient an error."""
         draws = FEW_NOISES if rough else noises(len(self.coefficients))
-        return np.asarray(np.isfinite(list(self.drawn_errors(name, n, draws))).mean(axis=0), dtype=np.float64)
+        drawn = list(self.drawn_errors(name, n, draws, worst=False))
+        return np.asarray(np.isfinite(drawn).mean(axis=0), dtype=np.float64)
 
-    def drawn_errors(self, name: str, n: int, draws: int) -> Iterator[Vector]:
-        """The errors that draws of what is released leave, of rows of a population, inf where there is none, (p,)."""
+    def drawn_errors(self, name: str, n: int, draws: int, *, worst: bool = True) -> Iterator[Vector]:
+        """The errors that draws of what is released leave, of rows of a population, inf where there is none, (p,).
+
+        They are those of the `worst` of its `_kinds`, which has them in the same draws.
+        """
         plain, made = self._plain_answer(name, n), draws
         if plain is not None:  # a few tell how errors vary
             made = min(draws, LEAST_NOISES) if plain and self.unlucky else 0
         if made:
-            larger = self._larger(name, n)
+            larger = self._larger(name, n) if worst else 1.0
             yield from (larger * errors for errors in self._draws(name, n, made))
         if made < draws:
             yield from [self.expected(name, n) if plain else np.full(len(self.coefficients), np.inf)] * (draws - made)
@@ -341,8 +362,7 @@ class Forecast:
     def _draws(self, name: str, n: int, draws: int) -> Iterator[Vector]:
         """As `drawn_errors`, of this population alone and without a `_plain_answer`."""
         random, law = np.random.default_rng(SEED), self._matrix_noise(name, n)
-        # A search asks again for the numbers that its table is of.
-        known = self.draws.setdefault((name, n), [])
+        known: list[Vector] = self._once(list, "draws", name, n)
         for place in range(draws):
             noise, moved = law.sample(random), None
             if name in self.counts:
@@ -353,6 +373,9 @@ class Forecast:
 
     def _larger(self, name: str, n: int) -> Vector | float:
         """How many times errors of a population are larger in the worst of its `_kinds`, shape (p,): by few draws."""
+        return self._once(lambda: self._larger_by(name, n), "larger", name, n)
+
+    def _larger_by(self, name: str, n: int) -> Vector | float:
         kinds, plain = self._kinds(name), self._plain_answer(name, n)
         if len(kinds) == 1 or plain is False:
             return 1.0
@@ -367,6 +390,9 @@ class Forecast:
         Noise of one in every entry moves the eigenvalues of a matrix by up to about 2 sqrt(p), and ratios are in units
         of sqrt(2).
         """
+        return self._once(lambda: self._sure_answer(name, n), "plain answer", name, n)
+
+    def _sure_answer(self, name: str, n: float) -> bool | None:
         ratios = self._known(n * self._released(name, n).information, noisy=False).identified.ratios
         if ratios.min() >= math.sqrt(2 * len(ratios)) + SURE:
             return True
@@ -379,13 +405,12 @@ class Forecast:
         """
         means = self.populations[name]
         stage = None if name not in self.counts else self.plan.stages[-1].plan
-        if stage is None or (noise is None and (name, n) in self.shrunk):
-            return self.shrunk.get((name, n), means)
-        rows, cap = self.counts[name], weight_cap(self.plan)
-        released = shrunk_means(self.plan.family, rows, cap, means, stage, n, noise)
-        if noise is None:
-            self.shrunk[name, n] = released
-        return released
+        if stage is None:
+            return means
+        at_coefficients = partial(
+            shrunk_means, self.plan.family, self.counts[name], weight_cap(self.plan), means, stage, n
+        )
+        return self._once(at_coefficients, "shrunk", name, n) if noise is None else at_coefficients(noise)
 
     def _known(self, matrix: Vector, *, noisy: bool) -> KnownInformation:
         """What is known of an information matrix, and identified of it."""
@@ -408,6 +433,9 @@ class Forecast:
 
     def _likely_plan(self, name: str, n: float) -> Plan:
         """The plan of `n` rows once it has bought what its sums are of, if they are of residuals."""
+        return self._once(lambda: self._plan_with_centre(name, n), "plan", name, n)
+
+    def _plan_with_centre(self, name: str, n: float) -> Plan:
         statistics, plan = self.plan.objective.statistics, self.plan
         if plan.residuals is None or statistics is None:
             return plan
@@ -422,6 +450,11 @@ class Forecast:
 
     def _errors(self, name: str, n: float, noise: Vector | None = None, moved: Vector | None = None) -> Vector:
         """Errors of `n` rows, with noise as for `_inferred`, shape (p,)."""
+        if noise is None and moved is None:
+            return self._once(lambda: self._new_errors(name, n), "errors", name, n)
+        return self._new_errors(name, n, noise, moved)
+
+    def _new_errors(self, name: str, n: float, noise: Vector | None = None, moved: Vector | None = None) -> Vector:
         # On matrices so small BLAS's threads wait for each other.
         with single_blas_thread(len(self.coefficients)), quiet():
             return np.asarray(self._inferred(name, n, noise, moved).se)
@@ -458,7 +491,7 @@ class Forecast:
         """
         places, most = slice(None) if columns is None else list(columns), noises(len(self.coefficients))
         missed = np.zeros(len(self.coefficients), dtype=int)[places]
-        for number, errors in enumerate(self.drawn_errors(name or self.last, n, most), 1):
+        for number, errors in enumerate(self.drawn_errors(name or self.last, n, most, worst=False), 1):
             missed += ~np.isfinite(errors[places])
             if missed.max() > int((1 - LIKELY) * most + 1e-9):
                 return False

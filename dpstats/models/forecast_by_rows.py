@@ -206,7 +206,7 @@ class AdaptiveForecast(Forecast):
             errors, chance = np.maximum(errors, worse), (1 - BADLY_BOUGHT) * chance + BADLY_BOUGHT * rare
         return errors, chance
 
-    def drawn_errors(self, name: str, n: int, draws: int) -> Iterator[Vector]:
+    def drawn_errors(self, name: str, n: int, draws: int, *, worst: bool = True) -> Iterator[Vector]:
         left = draws
         for share, rows in self._counts(n):
             error_forecast = self._forecast_at(rows, n)[1]
@@ -215,7 +215,7 @@ class AdaptiveForecast(Forecast):
             if error_forecast is None:
                 yield from [np.full(len(self.coefficients), np.inf)] * made
             elif made:
-                yield from error_forecast.drawn_errors(name, n, made)
+                yield from error_forecast.drawn_errors(name, n, made, worst=worst)
 
     def _settled(self, n: float) -> tuple[Plan, Forecast | None]:
         """The plan of a fit that counts its `n` rows right, and the forecast of its errors; None if it has none."""
@@ -270,7 +270,9 @@ class AdaptiveForecast(Forecast):
                 plan, error_forecast = self._with_cap(plan, error_forecast, rows)
             self.forecasts[key] = (plan, error_forecast)
         plan, error_forecast = self.forecasts[key]
-        return plan, error_forecast if error_forecast is None else replace(error_forecast, unlucky=self.unlucky)
+        if error_forecast is None or error_forecast.unlucky == self.unlucky:
+            return plan, error_forecast
+        return plan, replace(error_forecast, unlucky=self.unlucky)
 
     def _with_cap(self, plan: Plan, error_forecast: Forecast, rows: float) -> tuple[Plan, Forecast]:
         """The plan and its forecast once a cap of residuals is bought, if one is."""
@@ -281,7 +283,7 @@ class AdaptiveForecast(Forecast):
             caps = bought_caps(plan, error_forecast, error_forecast.sample, rows)
             cap = float(np.quantile(caps, self.likely_share, method="higher"))
             if not persons:
-                return plan, replace(error_forecast, cap=cap, draws={})
+                return plan, replace(error_forecast, cap=cap, computed={})
             plan = _capped(plan, cap)
             return plan, _forecast_once(plan, self.assumptions, self.simulated)
         finds = finds_cap(plan, rows, self.likely_share)
@@ -291,7 +293,7 @@ class AdaptiveForecast(Forecast):
             plan = _capped(plan, units * LIKELY_CAP * residual_size(error_forecast.populations[error_forecast.last]))
             error_forecast = _forecast_once(plan, self.assumptions, self.simulated)
         # Where the cap of most fits is far from the widest, the mean is of no fit.
-        return plan, replace(error_forecast, finds_cap=finds, draws={})
+        return plan, replace(error_forecast, finds_cap=finds, computed={})
 
 
 def _forecast_once(plan: Plan, assumptions: Assumptions, simulated: Simulated) -> Forecast:

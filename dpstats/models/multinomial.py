@@ -15,7 +15,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.arguments import check_flag, check_row_count, check_type
-from dpstats.cached import cached_property
 from dpstats.call import (
     DELTA_LEAST,
     ChargeKeywords,
@@ -268,12 +267,10 @@ class ClassesForecast(Forecast):
     def assumption(self) -> str:
         return ""
 
-    @cached_property
-    def _projection(self) -> Projection:
+    def _new_projection(self) -> Projection:
         return Projection.of(classes_law(self.plan.stage), known_forms(self.plan.design, self.plan.stage.classes))
 
-    @cached_property
-    def _noise_law(self) -> ClassesLaw:  # type: ignore[override]
+    def _new_noise_law(self) -> ClassesLaw:  # type: ignore[override]
         return ClassesLaw(self.plan.stage.noise)
 
     def _matrix_noise(self, name: str, n: float) -> MatrixNoise:
@@ -283,7 +280,7 @@ class ClassesForecast(Forecast):
     def at(self, plan: Any) -> ClassesForecast:
         check_type("plan", plan, MultinomialPlan, "a plan of the same call, as plan.at(eps) makes it")
         _check_errors(plan)
-        return replace(self, plan=plan, draws={})
+        return replace(self, plan=plan, computed={})
 
     def _row_errors(self, name: str) -> Vector:
         inverse, basis = np.linalg.pinv(self.populations[name].information), class_basis(self.plan.stage.classes)
@@ -305,7 +302,8 @@ class ClassesForecast(Forecast):
         params = basis @ np.linalg.solve(matrix + curvature, start).reshape(-1, stage.classes - 1).T
         matrix = matrix if noise is None else matrix + noise
         known = partial(forecast_information, matrix, self._projection, (), noisy=noise is not None)
-        return classes_inference(stage, self.plan.design, ReleasedClasses(params, matrix), known, self._noise_law)
+        released = ReleasedClasses(params, matrix)
+        return classes_inference(stage, self.plan.design, released, known, self._noise_law)  # type: ignore[arg-type]
 
 
 INFORMATION_SHARE = 0.4

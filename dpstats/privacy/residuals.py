@@ -184,12 +184,16 @@ class _Tail(NamedTuple):
     def excess(self, cap: float) -> float:
         """What all rows' sizes have beyond a cap, a standard deviation above its mean."""
         points = np.geomspace(cap, max(self.end, cap * 1.001), 60)
-        each = np.trapezoid(self.above(points)[1], points, axis=-1) * self.rows
+        widths = np.diff(points)
+        heights = (np.append(widths, 0.0) + np.append(0.0, widths)) / 2  # by the trapezoidal rule
+        each = _survival(points, self.begin, self.shapes, self.scales) @ heights * self.rows
         mean = float(np.sum(self.weights * each))
         return mean + float(np.sqrt(np.sum(self.weights * (each - mean) ** 2)))
 
 
 def _survival(sizes: Array, begin: float, shapes: Array, scales: Array) -> Array:
-    """Pr(size > s | size > begin), shape (shapes, scales, sizes)."""
-    powers = (sizes / scales[..., None]) ** shapes[..., None] - (begin / scales[..., None]) ** shapes[..., None]
+    """Pr(size > s | size > begin), shape (shapes, scales, sizes); shapes are in the rows of their grid."""
+    # A power of each size and one of each scale: to take one of each quotient took ten times as long.
+    rises = (sizes / begin) ** shapes[:, :1] - 1
+    powers = ((begin / scales) ** shapes)[..., None] * rises[:, None, :]
     return np.asarray(np.exp(-np.minimum(powers, 700.0)))

@@ -227,11 +227,11 @@ def response_of(plan: Plan, weight_cap: float | None = None) -> MeanFunction:
         return np.asarray(family.clip_response(means(eta)), dtype=np.float64)
 
     if isinstance(family, NegativeBinomial):
-        return MeanFunction(clipped_means, lambda eta, endog: np.asarray(family.slope(eta, endog)), weights)
+        return MeanFunction(clipped_means, weights, lambda eta, endog: np.asarray(family.slope(eta, endog)))
     if isinstance(family, PiecewiseExponential):
         # The matrix is of events: simulated rows are at the end of the path, where l'' is the mean.
-        return MeanFunction(means, lambda eta, endog: means(eta) - endog, lambda eta, endog: endog)
-    return MeanFunction(means, lambda eta, endog: means(eta) - endog, weights)
+        return MeanFunction(means, lambda eta, endog: endog)
+    return MeanFunction(means, weights)
 
 
 DOUBT, MOST_BEYOND = 2.0, 0.5

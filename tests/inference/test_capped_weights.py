@@ -21,11 +21,7 @@ FACTOR = Dummies(0, 1.0, (1, 2, 3), (0.5, 0.5, 1.0))
 
 def response(cap: float | None) -> MeanFunction:
     """Counts of a mean far below its cap, beside weights that have one."""
-    return MeanFunction(
-        FAMILY.mean,
-        lambda eta, endog: FAMILY.mean(eta) - endog,
-        partial(row_weights, FAMILY, weight_cap=cap),
-    )
+    return MeanFunction(FAMILY.mean, partial(row_weights, FAMILY, weight_cap=cap))
 
 
 def identified(information: Float) -> Identified:
