@@ -108,7 +108,7 @@ class StatisticsPlan:
     guarantee: Guarantee
     residuals: ResidualCentre | None = None
 
-    @property
+    @cached_property
     def units(self) -> Matrix:
         """B with (x, y) = B (x, r), shape (p + 1, p + 1); r is y itself without residuals."""
         units = np.eye(len(self.design.names) + 1)
@@ -121,7 +121,7 @@ class StatisticsPlan:
         """What r is in units of."""
         return 1.0 if self.residuals is None else self.residuals.cap
 
-    @property
+    @cached_property
     def axes(self) -> Matrix:
         """K with (x, y) = K (z, r), shape (p + 1, p + 1)."""
         size = len(self.design.names)
@@ -143,7 +143,7 @@ class StatisticsPlan:
         at = self.design.names.index("Intercept")
         return at, float(1 / self.design.scale[at])
 
-    @property
+    @cached_property
     def law(self) -> SpanNoise:
         """The noise in the coordinates (x, y); that of y'y, which no fit of y uses, is as if its weight were a^2/2."""
         axes = self.axes.copy()
@@ -386,7 +386,7 @@ class Equations:
     centre: Vector  # what coefficients shrink towards, shape (q,)
     unit: float = 1.0  # of distances from it
 
-    @property
+    @cached_property
     def metric(self) -> Matrix:
         """T'DT, the metric of the model's rows, shape (q, q)."""
         return self_adjoint(self.columns.T @ self.law.metric @ self.columns)
@@ -405,7 +405,7 @@ class Equations:
 
         The norm is that of the distance from the centre, in its unit.
         """
-        root, law, radius = np.linalg.cholesky(self.metric), self.law, radius * self.unit
+        root, law, radius = self._root, self.law, radius * self.unit
         response = self.response - self.columns @ self.centre
         typical = linalg.solve_triangular(root, self.columns.T, lower=True) * (radius / math.sqrt(len(root)))
         covariance = self.noise_covariance(np.outer(response, response) + typical.T @ typical)
@@ -424,18 +424,32 @@ class Equations:
         S = H + m^2 S^-1: a ridge of m where H is nothing, and of m^2 / l where it is much more, as for coefficients
         and noise of the sizes that m stands for (docs/proofs/statistics, 4).
         """
-        root = np.linalg.cholesky(self.metric)
-        values, vectors = np.linalg.eigh(self_adjoint(_in_metric(root, self.information)))
+        values, vectors = np.linalg.eigh(self_adjoint(_in_metric(self._root, self.information)))
         cut = np.maximum(values, 0.0)
-        axes = root @ vectors
+        axes = self._root @ vectors
         return self_adjoint((axes * (cut / 2 + np.sqrt(cut**2 / 4 + ridge**2))) @ axes.T)
+
+    def steady(self, radius: float) -> Matrix:
+        """`stabilised` at the `ridge` of a radius: one that is asked for again is kept."""
+        if radius not in self._steady:
+            self._steady[radius] = self.stabilised(self.ridge(radius))
+        return self._steady[radius]
+
+    @cached_property
+    def _steady(self) -> dict[float, Matrix]:
+        return {}
+
+    @cached_property
+    def _root(self) -> Matrix:
+        """The lower root of the metric."""
+        return np.linalg.cholesky(self.metric)
 
     def solve(self, radius: float, penalty: Penalty | None, weights: Vector) -> Vector:
         """argmin of d'S d / 2 - (v - H c)'d + P(theta), d = theta - c with c the centre, shape (q,).
 
         P is convex and has column weights.
         """
-        metric = self.stabilised(self.ridge(radius))
+        metric = self.steady(radius)
         left = self.moments - self.information @ self.centre
         if penalty is None:
             return self.centre + np.asarray(linalg.solve(metric, left, assume_a="pos"))

@@ -11,6 +11,7 @@ from dpstats.streaming.fit import MOST_REMAINDER, invert_information, remainder,
 from dpstats.streaming.sums.lattice import Float
 
 if TYPE_CHECKING:
+    from dpstats.mechanisms.statistics import Equations, Moments
     from dpstats.streaming.plan import StreamPlan
 
 EARLY = 64  # The first releases, this many, are always in memory
@@ -32,13 +33,17 @@ def choose_burn_in(
     fitting, latest = plan.fitting, params[-1]
     size, factor = len(latest), COUNTS_FACTOR if plan.family.response == "count" else 1.0
     starts = [start for start in STARTS if start <= min(tick * BURN_IN_SHARE, len(totals) - 1)]
-    full = fitting.equations(fitting.moments(total, plan.interval_deviation(0, tick)))
+    whole = fitting.moments(total, plan.interval_deviation(0, tick))
+    full = fitting.equations(whole)
     distances = np.array(params[: min(tick, EARLY)]) - latest
     squares = squared_distances(distances, full.information) / tick
     candidates: list[tuple[float, tuple[int, Float, Float]]] = []
+    released: dict[int, tuple[Moments, Equations]] = {}
     for start in starts:
         sums, deviation = total - totals[start], plan.interval_deviation(start, tick)
-        equations = fitting.equations(fitting.moments(sums, deviation)) if start else full
+        moments = fitting.moments(sums, deviation) if start else whole
+        equations = fitting.equations(moments) if start else full
+        released[start] = moments, equations
         inverse = invert_information(equations, plan.radius)
         noise = float(np.sum(equations.coefficient_noise(latest) * inverse))
         bias = (factor * remainder(float(squares[start:].sum()), inverse)) ** 2
@@ -48,13 +53,12 @@ def choose_burn_in(
     candidates.sort(key=lambda one: one[0])
     points = np.array(params[: min(tick, EARLY + 1)])
 
-    def has_errors(start: int, sums: Float, solved: Float) -> bool:
+    def has_errors(start: int, solved: Float) -> bool:
         weights = np.ones(len(points) - start)
         weights[-1] += tick - len(points)
-        deviation = plan.interval_deviation(start, tick)
-        return fitting.remainder(sums, deviation, solved, points[start:], weights) <= MOST_REMAINDER
+        return fitting.remainder_of(*released[start], solved, points[start:], weights) <= MOST_REMAINDER
 
     least = candidates[0][1]
     if plan.without_errors is not None:
         return least
-    return next((one for _, one in candidates if has_errors(*one)), least)
+    return next((one for _, one in candidates if has_errors(one[0], one[2])), least)

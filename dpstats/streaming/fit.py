@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -63,8 +64,7 @@ class TickFitting:
 
     def law(self, deviation: float) -> StatisticsPlan:
         """The law of the noise at the standard deviation `deviation` of a number."""
-        noise = self._unit.noise
-        return replace(self._unit, noise=replace(noise, scale=noise.scale * deviation))
+        return _law(self._unit, deviation)
 
     def moments(self, released: Float, deviation: float) -> Moments:
         """Sums in model units with the law of their noise, after what the design knows of them; `released` of shape
@@ -128,7 +128,7 @@ class TickFitting:
         transform, shift = self.design.back_transform()
         inference = equations_inference(equations, self.radius, (transform @ basis, shift), lambda *_: spread)
         noise = equations.coefficient_noise(inference.estimates.coef)
-        positive = equations.stabilised(equations.ridge(self.radius))
+        positive = equations.steady(self.radius)
         widened = NormalLaw(noise + (REMAINDER_MARGIN * off) ** 2 * (noise + spread.value * positive))
         return replace(inference, estimates=replace(inference.estimates, linear=widened)), basis
 
@@ -154,7 +154,12 @@ class TickFitting:
         if len(linearised) == 0:
             return 0.0
         moments = self.moments(released, deviation)
-        equations = self.equations(moments)
+        return self.remainder_of(moments, self.equations(moments), params, linearised, weights)
+
+    def remainder_of(
+        self, moments: Moments, equations: Equations, params: Float, linearised: Float, weights: Float
+    ) -> float:
+        """As `remainder`, from sums that are at hand."""
         squares = squared_distances(linearised - params, equations.information) / float(weights.sum())
         # A row of several trials says more than its share of the information does, one of dispersed counts less.
         inverse = invert_information(equations, self.radius) / self.spread(moments).value
@@ -166,12 +171,18 @@ class TickFitting:
 
 def invert_information(equations: Equations, radius: float) -> Float:
     """The inverse of the stabilised information, shape (p, p)."""
-    return np.asarray(np.linalg.inv(equations.stabilised(equations.ridge(radius))), dtype=np.float64)
+    return np.asarray(np.linalg.inv(equations.steady(radius)), dtype=np.float64)
 
 
 def squared_distances(apart: Float, information: Float) -> Float:
     """d'H d for each row d of `apart`, shape (k,), 0 where the noise in H makes it negative."""
     return np.asarray(np.maximum(np.sum(apart @ information * apart, axis=1), 0.0))
+
+
+@lru_cache(maxsize=128)
+def _law(unit: StatisticsPlan, deviation: float) -> StatisticsPlan:
+    """See `TickFitting.law`: a tick asks a few times for the same, and every draw of a forecast does."""
+    return replace(unit, noise=replace(unit.noise, scale=unit.noise.scale * deviation))
 
 
 def remainder(squares: float, inverse: Float) -> float:
