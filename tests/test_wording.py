@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import fields
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -79,10 +80,16 @@ def messages(tree: ast.AST) -> Iterator[tuple[int, str]]:
         pending += ast.iter_child_nodes(node)
 
 
-def bare(source: str) -> list[str]:
+@cache
+def modules() -> dict[Path, ast.Module]:
+    """Every module of the package, parsed once."""
+    return {path: ast.parse(path.read_text()) for path in PACKAGE.rglob("*.py")}
+
+
+def bare(source: str | ast.AST) -> list[str]:
     """Where messages name an argument as Python alone types it, other than in a call of Python's."""
     found = []
-    for line, text in messages(ast.parse(source)):
+    for line, text in messages(ast.parse(source) if isinstance(source, str) else source):
         left = text
         while (less := CALL.sub("", left)) != left:
             left = less
@@ -91,16 +98,16 @@ def bare(source: str) -> list[str]:
 
 
 def test_messages_name_arguments_by_way_of_the_source() -> None:
-    paths = [one for one in PACKAGE.rglob("*.py") if one.relative_to(PACKAGE).parts[0] not in PYTHON_ALONE]
-    assert len(paths) > 100
-    assert {str(path): found for path in paths if (found := bare(path.read_text()))} == {}
+    trees = {path: tree for path, tree in modules().items() if path.relative_to(PACKAGE).parts[0] not in PYTHON_ALONE}
+    assert len(trees) > 100
+    assert {str(path): found for path, tree in trees.items() if (found := bare(tree))} == {}
 
 
 @pytest.mark.parametrize("room", ["families", "formula"])
 def test_calls_of_python_are_named_as_such_where_a_command_may_print_them(room: str) -> None:
     calls = re.compile(r"\bdp\.[a-z]|\.with_\(")
     for path in (PACKAGE / room).glob("*.py"):
-        for line, text in messages(ast.parse(path.read_text())):
+        for line, text in messages(modules()[path]):
             assert not calls.search(text) or "Python" in text or text.startswith("dp."), f"{path}:{line}: {text}"
 
 
@@ -114,8 +121,8 @@ def test_a_bare_argument_is_found() -> None:
 
 def test_no_module_words_a_text_when_it_is_imported() -> None:
     """Whoever comes first would settle the words for all."""
-    for path in PACKAGE.rglob("*.py"):
-        pending: list[ast.AST] = [ast.parse(path.read_text())]
+    for path, tree in modules().items():
+        pending: list[ast.AST] = [tree]
         while pending:
             node = pending.pop()
             if isinstance(node, ast.FunctionDef):
@@ -139,12 +146,8 @@ def test_no_message_has_two_marks_where_one_belongs() -> None:
     """As it is written; what is put together when it is made is below."""
     marks = re.compile(r"[?!][.;:,]|[;:,]\.(?!\.|\w)|\w\.[;:](?!\w)")
     found = {}
-    for path in PACKAGE.rglob("*.py"):
-        texts = [
-            text
-            for _, text in messages(ast.parse(path.read_text()))
-            if " " in text and not QUERY.search(text) and marks.search(text)
-        ]
+    for path, tree in modules().items():
+        texts = [text for _, text in messages(tree) if " " in text and not QUERY.search(text) and marks.search(text)]
         found |= {str(path): texts} if texts else {}
     assert found == {}
 

@@ -442,7 +442,7 @@ class Equations:
     @cached_property
     def _root(self) -> Matrix:
         """The lower root of the metric."""
-        return np.linalg.cholesky(self.metric)
+        return np.asarray(np.linalg.cholesky(self.metric), dtype=np.float64)
 
     def solve(self, radius: float, penalty: Penalty | None, weights: Vector) -> Vector:
         """argmin of d'S d / 2 - (v - H c)'d + P(theta), d = theta - c with c the centre, shape (q,).

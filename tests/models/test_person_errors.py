@@ -77,7 +77,9 @@ def test_many_persons_have_errors_unasked_and_few_do_not(
 
 
 @UNITS
-@MODELS
+@pytest.mark.parametrize(
+    "family", ["gaussian", *(pytest.param(name, marks=pytest.mark.slow) for name in ("binomial", "poisson"))]
+)
 def test_a_plan_says_what_persons_decide(family: str, unit: dict[str, int]) -> None:
     """The table, the forecast, the number that is enough, and the fit agree."""
     plan = dp.plan(FAMILIES[family], DOMAIN, 1.0, family=family, unit="who", **unit)

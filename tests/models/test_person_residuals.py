@@ -279,6 +279,7 @@ def test_forecasts_by_public_persons_foresee_the_cap() -> None:
     assert ratios[TRUTH.index].between(0.9, 1.2).all()
 
 
+@pytest.mark.slow
 def test_forecasts_take_the_cap_that_nine_in_ten_fits_reach() -> None:
     """Of few persons the widest, of more what purchases find, of many that of the residuals; numbers follow."""
     plan, known = dp.plan(MODEL, WIDE, 1.0, unit="who", inference=True), {"x": (0.0, 0.58), "z": (0.0, 0.58)}

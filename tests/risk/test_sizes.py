@@ -142,6 +142,7 @@ def test_the_eps_for_a_number_of_rows_is_the_least(known: dict[str, Any]) -> Non
     assert dp.sample_size(paid, se=wanted, eps=found.eps, **known).n <= 4_000
 
 
+@pytest.mark.slow
 def test_an_eps_does_not_rest_on_a_purchase_that_may_fail() -> None:
     """From .62 on ranges are bought if the noise of the count allows it, and nineteen in twenty fits meet the target.
 
@@ -242,18 +243,35 @@ def test_a_name_that_is_no_coefficient_gets_the_one_that_was_meant(name: str, me
         dp.required(plan, se={"wage": 0.1}, n=5_000)
 
 
-def test_an_eps_of_described_counts_meets_the_target_by_its_own_table() -> None:
-    """The greatest count that is assumed bought moves smoothly: more rows or eps never make an error larger."""
-    domain = {"y": (0, 80), "idp": bool, "disea": (0, 60)}
-    plan = dp.plan("y ~ idp + disea", domain, 1.0, family="poisson")
-    known = {"y": (2.9, 4.5), "idp": 0.26, "disea": (11, 6.7)}
-    for wanted in (0.03, 0.04, 0.05):
-        found = dp.required(plan, se={"idp": wanted}, n=20_500, typical=known)
-        assert found.table.loc["idp", "std_error"] <= wanted
-        assert found.eps == float(f"{found.eps:.2g}")
-        assert plan.at(found.eps).standard_errors(20_500, typical=known).loc["idp", "std_error"] <= wanted
-        rows = dp.sample_size(plan, se={"idp": wanted}, typical=known)
-        assert plan.standard_errors(rows.n, typical=known).loc["idp", "std_error"] <= wanted
+DESCRIBED_COUNTS = {"y": (2.9, 4.5), "idp": 0.26, "disea": (11, 6.7)}
+
+
+def plan_of_described_counts() -> Any:
+    return dp.plan("y ~ idp + disea", {"y": (0, 80), "idp": bool, "disea": (0, 60)}, 1.0, family="poisson")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("wanted", [0.03, 0.04, 0.05])
+def test_an_eps_of_described_counts_meets_the_target_by_its_own_table(wanted: float) -> None:
+    plan, known = plan_of_described_counts(), DESCRIBED_COUNTS
+    found = dp.required(plan, se={"idp": wanted}, n=20_500, typical=known)
+    assert found.table.loc["idp", "std_error"] <= wanted
+    assert found.eps == float(f"{found.eps:.2g}")
+    assert plan.at(found.eps).standard_errors(20_500, typical=known).loc["idp", "std_error"] <= wanted
+
+
+@pytest.mark.parametrize(
+    "wanted", [pytest.param(0.03, marks=pytest.mark.slow), 0.04, pytest.param(0.05, marks=pytest.mark.slow)]
+)
+def test_rows_of_described_counts_meet_the_target_by_their_own_table(wanted: float) -> None:
+    plan, known = plan_of_described_counts(), DESCRIBED_COUNTS
+    rows = dp.sample_size(plan, se={"idp": wanted}, typical=known)
+    assert plan.standard_errors(rows.n, typical=known).loc["idp", "std_error"] <= wanted
+
+
+def test_more_rows_or_eps_never_make_errors_of_described_counts_larger() -> None:
+    """The greatest count that is assumed bought moves smoothly."""
+    plan, known = plan_of_described_counts(), DESCRIBED_COUNTS
     forecast = plan.forecast(typical=known)
     by_rows = [forecast.expected("known", n)[1] for n in range(20_000, 25_001, 250)]
     by_eps = [forecast.at(plan.at(eps)).expected("known", 20_500)[1] for eps in np.arange(1, 1.21, 0.02).round(2)]
@@ -264,7 +282,13 @@ def test_an_eps_of_described_counts_meets_the_target_by_its_own_table() -> None:
 FACTORS = "b ~ age + sex + g", {"age": (18, 90), "sex": ["f", "m"], "g": list("abcd"), "b": bool}
 
 
-@pytest.mark.parametrize("wanted", [{"sex[T.m]": 0.8}, {"sex[T.m]": 0.06}], ids=["chance", "target"])
+@pytest.mark.parametrize(
+    "wanted",
+    [
+        pytest.param({"sex[T.m]": 0.8}, id="chance", marks=pytest.mark.slow),
+        pytest.param({"sex[T.m]": 0.06}, id="target"),
+    ],
+)
 def test_half_of_the_fits_or_more_meet_a_target_at_the_first_answer(wanted: dict[str, float]) -> None:
     """Of 30 fits at the first answer 27 met the target where the chance of finite errors decides it; in four other
     examples 28 and 30, the latter also where the target decides.

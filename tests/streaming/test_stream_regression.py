@@ -698,33 +698,39 @@ def test_a_plan_foresees_the_errors_that_a_stream_shows() -> None:
             assert foreseen.identified.eq(1.0).all()
 
 
+MEMBERS = {"age": (18, 65), "sex": ["f", "m"], "member": [0, 1]}
+
+
+def member_rows(random: np.random.Generator, size: int) -> pd.DataFrame:
+    table = pd.DataFrame({"age": random.uniform(18, 65, size), "sex": random.choice(["f", "m"], size)})
+    chance = expit(-2 + 0.03 * table["age"] + 0.5 * (table["sex"] == "m"))
+    return table.assign(member=(random.random(size) < chance).astype(int))
+
+
+@pytest.mark.slow
 def test_public_rows_foresee_how_first_ticks_are_linearised() -> None:
     """Standard errors of streams of few rows were 1.25 times the forecast, whose first ticks were as good as all."""
-    domain, errors, stream = {"age": (18, 65), "sex": ["f", "m"], "member": [0, 1]}, [], None
-
-    def rows(random: np.random.Generator, size: int) -> pd.DataFrame:
-        table = pd.DataFrame({"age": random.uniform(18, 65, size), "sex": random.choice(["f", "m"], size)})
-        chance = expit(-2 + 0.03 * table["age"] + 0.5 * (table["sex"] == "m"))
-        return table.assign(member=(random.random(size) < chance).astype(int))
-
+    errors, stream = [], None
     for seed in range(10):
         stream, random = (
-            Regression("member ~ age + sex", domain, 1.0, 1e-6, family="binomial", horizon=24, seed=seed),
+            Regression("member ~ age + sex", MEMBERS, 1.0, 1e-6, family="binomial", horizon=24, seed=seed),
             np.random.default_rng(seed),
         )
         for _ in range(24):
-            stream.update(rows(random, 400))
+            stream.update(member_rows(random, 400))
         errors.append(stream.results.bse)
-    foreseen = stream.plan().standard_errors(400, like=rows(np.random.default_rng(99), 4000))
+    foreseen = stream.plan().standard_errors(400, like=member_rows(np.random.default_rng(99), 4000))
     ratios = np.median(errors, axis=0) / foreseen.std_error
     assert ratios.between(0.85, 1.2).all(), ratios
     assert (foreseen.sampling < foreseen.std_error).all()
-    # Of many ticks the last of the first ones stands for all that follow.
-    long = Regression("member ~ age + sex", domain, 1.0, 1e-6, family="binomial", horizon=200).plan()
-    public = rows(np.random.default_rng(99), 1000)
-    errors = [long.standard_errors(400, tick=tick, like=public).std_error for tick in (1, 2, 63, 64, 65, 66, 200)]
-    assert np.array(errors[2:6]) == pytest.approx(np.array(errors[3:4] * 4), rel=0.1)
-    assert (errors[-1] < 0.6 * errors[3]).all()
+
+
+def test_of_many_ticks_the_last_of_the_first_ones_stands_for_all_that_follow() -> None:
+    long = Regression("member ~ age + sex", MEMBERS, 1.0, 1e-6, family="binomial", horizon=200).plan()
+    public = member_rows(np.random.default_rng(99), 1000)
+    *near, last = (long.standard_errors(400, tick=tick, like=public).std_error for tick in (63, 64, 65, 66, 200))
+    assert np.array(near) == pytest.approx(np.array(near[1:2] * 4), rel=0.1)
+    assert (last < 0.6 * near[1]).all()
 
 
 def test_a_forecast_says_that_a_response_has_no_level() -> None:
