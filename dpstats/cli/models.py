@@ -68,6 +68,12 @@ def add_commands(commands: Commands) -> None:
         metavar="NAME=VALUE",
         help='what is publicly known of a column, for --rows and --se: ill=0.06, "age=[45, 15]", \'sex={"M": 0.7}\'',
     )
+    dry.add_argument(
+        "--residual-sd",
+        type=float,
+        metavar="SD",
+        help="the standard deviation of the residuals, if it is publicly known, for --rows and --se",
+    )
     dry.add_argument("--full", action="store_true", help="print all tables and notes")
     _add_model(dry, eps="the budget of this model; with --rows and --se the answer, so it is not needed")
     add_output(dry)
@@ -151,13 +157,14 @@ def _plan(options: argparse.Namespace) -> None:
         raise ArgumentError("--eps is missing: give the budget of this model, such as --eps 1")
     fit_plan = plan(options.formula, domain, 1.0 if options.eps is None else options.eps, **_arguments(options))
     _warn(fit_plan, options)
-    typical = _typical(options.typical)
-    if typical is not None and options.rows is None and not options.se:
-        raise ArgumentError("--typical describes rows for a forecast: add --rows N, or --se NAME=ERROR")
+    known = {"typical": _typical(options.typical), "residual_sd": options.residual_sd}
+    for name, value in known.items():
+        if value is not None and options.rows is None and not options.se:
+            raise ArgumentError(f"{flag(name)} describes rows for a forecast: add --rows N, or --se NAME=ERROR")
     if options.se:
-        _print_needed(fit_plan, _errors_wanted(options.se), typical, options)
+        _print_needed(fit_plan, _errors_wanted(options.se), known, options)
         return
-    forecast = None if options.rows is None else fit_plan.standard_errors(options.rows, typical=typical)
+    forecast = None if options.rows is None else fit_plan.standard_errors(options.rows, **known)
     if options.json:
         more: dict[str, Any] = {}
         if forecast is not None:
@@ -238,17 +245,15 @@ def _typical(settings: list[str]) -> dict[str, Any] | None:
     return values or None
 
 
-def _print_needed(
-    fit_plan: Plan, wanted: dict[str, float], typical: dict[str, Any] | None, options: argparse.Namespace
-) -> None:
+def _print_needed(fit_plan: Plan, wanted: dict[str, float], known: dict[str, Any], options: argparse.Namespace) -> None:
     """How many rows standard errors need, or which eps where the number of rows is given."""
     if options.rows is None:
-        size = sample_size(fit_plan, se=wanted, typical=typical)
+        size = sample_size(fit_plan, se=wanted, **known)
         assert isinstance(size, ErrorSize)
         answer: ErrorSize | RequiredEps = size
         facts = {name: getattr(size, name) for name in ("n", "cautious", "eps")}
     else:
-        answer = required(fit_plan, se=wanted, n=options.rows, typical=typical)
+        answer = required(fit_plan, se=wanted, n=options.rows, **known)
         facts = {name: getattr(answer, name) for name in ("eps", "cautious", "n")}
     table = records(answer.table.rename_axis("term"))
     report = {**facts, "assumption": answer.assumption, "standard_errors": table}

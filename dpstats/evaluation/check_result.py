@@ -282,15 +282,18 @@ class Check(Released):
         if beyond := self._beyond_typical():
             many = set(self._many_beyond)
             certain = certain[[place not in many for place in certain.index]]
-        losing = sum(self.faults[place].loses for place in certain.index) + len(beyond)
+        kinds = [self.faults[place] for place in certain.index]
+        losing = sum(fault.loses for fault in kinds) + len(beyond)
         first = [*(self._lost_in_all() if losing > 1 else []), *beyond]
         clipped = {"below": "are clipped in", "above": "are clipped in"}
+        # A row with faults in k columns adds 1/k to the count of each.
+        columns = {loses: {one.column for one in kinds if one.loses == loses} for loses in (True, False)}
         faults = [
-            f"about {row['rows']:,.0f} (s.d. {self.std_err:,.0f}) of {self._rows_text} "
-            f"{clipped.get(row['fault'], 'are lost to')} `{row['column']}`: {row['advice']}"
+            f"{'at least ' * (len(columns[fault.loses]) > 1)}about {row['rows']:,.0f} (s.d. {self.std_err:,.0f}) of "
+            f"{self._rows_text} {clipped.get(row['fault'], 'are lost to')} `{row['column']}`: {row['advice']}"
             f"{self._empty_levels(row['column'], row['fault'])}"
             f"{self._doubt(row['rows'], self._most_by_noise(fault, UNDOUBTED_SDS))}"
-            for fault, (_, row) in zip([self.faults[place] for place in certain.index], certain.iterrows(), strict=True)
+            for fault, (_, row) in zip(kinds, certain.iterrows(), strict=True)
         ]
         ranges = [place for place in self.places if place.ends]
         placed = [one for place in ranges for one in self._range_findings(place)]

@@ -239,7 +239,7 @@ class Forecast:
         if self.half_explained:
             response = (
                 f"This assumes that the columns explain half of the variance of `{self.plan.design.response_name}`. If "
-                f"they explain less, standard errors are larger: {phrase('pass residual_sd=', shell='see the guide')}."
+                f"they explain less, standard errors are larger: pass {phrase('residual_sd=', shell='--residual-sd')}."
             )
         correlated = (
             "Columns are assumed to be hardly correlated. With so many columns, correlations of .3 to .5 may require "
@@ -692,17 +692,18 @@ def residual_in_model_units(plan: HasModel, known: KnownColumns, residual_sd: fl
     """The standard deviation of a continuous response's residuals in model units, if it is said."""
     if residual_sd is None:
         return None
+    name = phrase("residual_sd", shell="--residual-sd")
     if plan.family.response != "continuous":
         raise ArgumentError(
-            f"residual_sd is for numeric responses; family {plan.family.name!r} has no free residual, got "
+            f"{name} is for numeric responses; family {plan.family.name!r} has no free residual, got "
             f"{safe_repr(residual_sd)}"
         )
     assert isinstance(plan.design, DesignSpec)
     if known.has_response(plan.design):
-        raise ArgumentError("residual_sd must be left out if like= has the response, which determines the residuals")
-    size, width = check_positive("residual_sd", residual_sd), plan.design.response.high - plan.design.response.low
+        raise ArgumentError(f"{name} must be left out if like= has the response, which determines the residuals")
+    size, width = check_positive(name, residual_sd), plan.design.response.high - plan.design.response.low
     if size > width:
-        raise ArgumentError(f"residual_sd must be less than the range of the response, {width:.4g}")
+        raise ArgumentError(f"{name} must be less than the range of the response, {width:.4g}")
     return size / plan.design.response_scaling()[1]
 
 

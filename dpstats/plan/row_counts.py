@@ -296,7 +296,10 @@ class RowCounts:
     def _shared_sentence(self, group: Sequence[tuple[Fault, float, float]], *, large: bool) -> str:
         """On several columns that have the same cause, those of most rows first: a row counts for one of them."""
         most = sorted(group, key=lambda one: -one[1])
-        listed = [f"`{fault.column}` ({_percent(share, 2)})" for fault, share, _ in most]
+        listed = [
+            f"`{fault.column}` ({'another ' * (place > 0)}{_percent(share, 2)})"
+            for place, (fault, share, _) in enumerate(most)
+        ]
         share, error = math.fsum(one[1] for one in group), group[0][2] * math.sqrt(len(group))
         columns = joined(listed, "and" if most[0][0].loses else "or")
         lost = self._share_text(_percent(min(share, 1.0), 2), _percent(error, 2))

@@ -212,7 +212,34 @@ def test_a_plan_answers_how_many_rows_and_which_eps(folder: Path, capfd: pytest.
     assert main([*words, "--typical", "y=0.06"]) == 0
     assert "6 % of y are 1" in " ".join(capfd.readouterr().out.split())
     assert main([*words[:-2], "--typical", "y=0.06"]) == 1
-    assert "add --rows N, or --se" in capfd.readouterr().err
+    assert "--typical describes rows for a forecast: add --rows N, or --se" in capfd.readouterr().err
+
+
+@pytest.mark.slow
+def test_a_plan_takes_the_residuals_that_are_known(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """The assumption that columns explain half of the variance was named, with no option to change it."""
+    domain = dp.Domain(x=(0, 1), y=(0, 10))
+    Path("d.json").write_text(domain.to_json())
+    words = ["plan", "y ~ x", "--domain", "d.json", "--eps", "1", "--typical", "x=[0.5,0.3]", "--typical", "y=[5,2]"]
+    capfd.readouterr()
+    assert main([*words, "--rows", "20000"]) == 0
+    assert "If they explain less, standard errors are larger: pass --residual-sd." in " ".join(
+        capfd.readouterr().out.split()
+    )
+    known = {"typical": {"x": (0.5, 0.3), "y": (5, 2)}, "residual_sd": 1.9}
+    plan = dp.plan("y ~ x", domain, 1.0)
+    for options, expected in (
+        (["--rows", "20000"], plan.standard_errors(20_000, **known).loc["x", "std_error"]),
+        (["--se", "x=0.2"], dp.sample_size(plan, se={"x": 0.2}, **known).table.loc["x", "std_error"]),
+    ):
+        assert main([*words, "--residual-sd", "1.9", *options, "--json"]) == 0
+        (found,) = [one for one in json.loads(capfd.readouterr().out)["standard_errors"] if one["term"] == "x"]
+        assert found["std_error"] == expected
+    for wrong, message in (("99", "--residual-sd must be less than the range"), ("-1", "--residual-sd must be")):
+        assert main([*words, "--rows", "20000", "--residual-sd", wrong]) == 1
+        assert message in capfd.readouterr().err
+    assert main([*words[:-4], "--residual-sd", "1.9"]) == 1
+    assert "--residual-sd describes rows for a forecast" in capfd.readouterr().err
 
 
 @pytest.mark.parametrize(

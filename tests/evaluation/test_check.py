@@ -892,3 +892,16 @@ def test_few_clipped_rows_are_named_where_they_stand_out() -> None:
     rows.loc[random.random(50_000) < 0.004, "h"] = 999.0
     (finding,) = dp.check("y ~ h", rows, domain, 1.0, family="binomial", seed=1).findings
     assert "rows are clipped in `h`: above the declared range (1, 112)" in finding
+
+
+def test_shared_counts_are_told_as_least_numbers() -> None:
+    """Of rows with faults in two columns each has a half, and the finding of one gave it as the number of its rows."""
+    random = np.random.default_rng(1)
+    rows = pd.DataFrame({"a": random.uniform(0, 100, 20_000), "b": random.uniform(0, 100, 20_000)})
+    rows["y"] = random.integers(0, 2, 20_000)
+    beside = dp.Domain(a=(0, 50), b=(0, 50), y=bool)
+    found = dp.check("y ~ a + b", rows, beside, eps=1.0, family="binomial").findings
+    numbers = [re.match(r"At least about ([0-9,]+) \(s.d. 1\) of .* are clipped in", one) for one in found]
+    assert [7_300 < int(one[1].replace(",", "")) < 7_700 for one in numbers[:2] if one] == [True, True]
+    (alone,) = dp.check("y ~ a + b", rows, beside.with_(b=(0, 100)), eps=1.0, family="binomial").findings
+    assert re.match(r"About (9,9|10,0)[0-9][0-9] \(s.d. 1\) of .* are clipped in `a`", alone)

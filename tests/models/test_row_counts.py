@@ -515,12 +515,12 @@ def test_columns_with_the_same_cause_are_named_in_one_sentence() -> None:
     counts = RowCounts.planned(1.0, 0.03, "add_remove", [*typical, *clipped, *others])
     found = counts.released(20_000, [800, 1_200, 350, 0, 1_600, 800, 1_000, 1_400]).findings()
     assert found[0] == (
-        "about 8.6 % of the rows (s.d. 0.43 %) are lost to `s1` (5.1 %) and `s0` (3.4 %): missing, or beyond 3 sd of "
-        "the typical means, where rows are left out. If a column is skewed, declare inner=(low, high) in its place. If "
-        "not, compare typical=(mean, sd) with its source"
+        "about 8.6 % of the rows (s.d. 0.43 %) are lost to `s1` (5.1 %) and `s0` (another 3.4 %): missing, or beyond 3 "
+        "sd of the typical means, where rows are left out. If a column is skewed, declare inner=(low, high) in its "
+        "place. If not, compare typical=(mean, sd) with its source"
     )
     assert found[1].startswith("about 1.5 % of the rows (s.d. 0.3 %) are lost to `s2`")
-    assert found[2].startswith("about 10 % of the rows (s.d. 0.43 %) have `z0` (6.9 %) or `z1` (3.4 %) outside their")
+    assert found[2].startswith("about 10 % of the rows (s.d. 0.43 %) have `z0` (6.9 %) or `z1` (another 3.4 %) outside")
     assert [one.split("`")[1] for one in found[3:5]] == ["x", "y"]
     assert ["Noise alone" in one for one in found[:5]] == [False, True, False, False, False]
     stopped = counts.released(20_000, [400, 600, 300, 0, 9_000, 9_000, 500, 0]).mismatch()
