@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
 from typing import Any, NamedTuple, Self
 
 import numpy as np
@@ -116,7 +117,7 @@ class RowCounts:
     @property
     def fault_eps(self) -> float:
         """What the counts of rows at fault cost together; both add up to no more than all, without rounding."""
-        return float_down(exact(self.eps) - exact(self.rows_eps))
+        return _rest(self.eps, self.rows_eps)
 
     @property
     def fault_sensitivity(self) -> int:
@@ -367,6 +368,12 @@ class RowCounts:
         at_fault = None if stored["at_fault"] is None else tuple(stored["at_fault"])
         trimmable = tuple(stored.get("trimmable", ()))
         return cls(**{**stored, "faults": faults, "at_fault": at_fault, "trimmable": trimmable})
+
+
+@lru_cache(maxsize=64)
+def _rest(eps: float, part: float) -> float:
+    """What is left of eps, rounded down: a summary asks for it with every bound."""
+    return float_down(exact(eps) - exact(part))
 
 
 def most_by_noise(fault: Fault, rows: float, scale: float, odds: float, least: float = 0.0) -> float:

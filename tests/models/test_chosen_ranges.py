@@ -38,6 +38,7 @@ def fitted(data: pd.DataFrame | None = None, **options: Any) -> Any:
     return dp.logit(FORMULA, data, domain=DOMAIN, **{"eps": 1.0, "seed": 1, **SCREEN, **options})
 
 
+@pytest.mark.slow
 def test_active_columns_are_seen_once_the_range_that_hides_them_is_narrower() -> None:
     """Six fits with fixed seeds, 18 active coefficients: at most 13 and at least 17 are seen, and few rows are lost."""
     found, declared = [], []

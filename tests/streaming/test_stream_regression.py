@@ -168,6 +168,7 @@ def test_errors_of_counts_follow_their_dispersion(dispersion: float) -> None:
     assert np.all(np.abs(result.debiased - [0.5, 1.0]) < 4 * result.bse)
 
 
+@pytest.mark.slow
 def test_intervals_of_counts_cover_with_noise() -> None:
     """At 95 % fewer than 40 of 45 is a false alarm in one of 80 runs of independent intervals; seeds are fixed.
 

@@ -52,9 +52,14 @@ def plan_of(family: str, adjacency: str, participation: tuple[int, ...], **workl
 
 def released_params(plan: StreamPlan, seen: np.ndarray) -> np.ndarray:
     """The coefficients after the ticks of a transcript, shape (p,): 0 before the first."""
+    return params_of(plan, tuple(map(tuple, seen)))
+
+
+@lru_cache(maxsize=64)  # rows of either neighbour, and what is linearised, ask for the same
+def params_of(plan: StreamPlan, seen: tuple[tuple[int, ...], ...]) -> np.ndarray:
     if len(seen) == 0:
         return np.zeros(len(plan.names))
-    sums = plan.sums.mechanism.workload.apply(seen.astype(float))[-1] * plan.sums.step
+    sums = plan.sums.mechanism.workload.apply(np.array(seen, dtype=float))[-1] * plan.sums.step
     return plan.fitting.params(sums, plan.deviation(len(seen)))
 
 
