@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from dpstats import wording
 from dpstats.arguments import near_miss, safe_repr
 from dpstats.cached import cached_property
+from dpstats.domain import Levels
 from dpstats.errors import ArgumentError
 from dpstats.formula.bounds import Term, restrict_images, term_norm
 from dpstats.formula.coding import restricted_dummies
@@ -410,6 +411,10 @@ def find_variable(argument: str, design: Bounds, name: str, *, groups: bool = Fa
     if isinstance(name, str) and isinstance(design, DesignSpec) and name in design.parsed.exog_columns:
         free = {"variables": "newdata=", "fitstats_variables": "fit.comparisons(..., newdata=...)"}.get(argument)
         fix = f"; {free} changes any column, at public rows and at no charge" if free else ""
+        single = [next(iter(term)) for term in design.parsed.terms if len(term) == 1]
+        coded = next((factor.code for factor in single if columns_of(factor.node) == (name,)), None)
+        if coded is not None and isinstance(design.domain.get(name), Levels) and name not in variables:
+            fix += f"; {coded} has no treatment coding, which averages over the rows of the fit need"
         if groups and getattr(design.domain.get(name), "is_binary", False):
             fix = f"; {name!r} is declared as a number: in the domain declare [0, 1], not (0, 1), to make it a factor"
     elif isinstance(name, str) and isinstance(design, DesignSpec):

@@ -258,9 +258,12 @@ def faults_line(plan: Any) -> list[str]:
     if share >= 1:
         return [f"Noise hides how many rows a column loses or clips. {check} counts them."]
     drawn = f"{DRAWN}; " * counts.persons
+    # They are counted under the Domain as declared, before anything is bought.
+    bought = set(getattr(plan, "bought", ())).difference(getattr(plan, "trimmed", ())).union(narrowed_columns(plan))
+    beyond = f" Rows beyond the {'ranges' if len(bought) > 1 else 'range'} that the fit bought are not counted."
     return [
         f"With 95 % confidence, {which} loses or clips more than about {most:,} rows ({drawn}{100 * share:.2g} % of "
-        f"all) unnoticed. {check} counts smaller faults."
+        f"all) unnoticed.{beyond * bool(bought)} {check} counts smaller faults."
     ]
 
 

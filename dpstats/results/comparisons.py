@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.arguments import check_choice, near_miss, safe_repr
-from dpstats.domain import Range
+from dpstats.domain import Levels, Range
 from dpstats.errors import ArgumentError, DataError, NotReleasedError
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import MOST_NAMED, EffectFrame
@@ -54,12 +54,13 @@ class Change(NamedTuple):
 
 def changes_of(variable: Variable, step: float | None, sign: str) -> Iterator[Change]:
     """Every change of a variable, under marginaleffects' labels."""
-    if variable.factor is None:
+    if not variable.levels:
         size = 1.0 if step is None else step
         yield Change(f"{size:+g}", variable.column, None, None, size)
         return
     reference, *levels = variable.levels
-    for column, level in zip(variable.factor.columns, levels, strict=True):
+    columns = (variable.column,) * len(levels) if variable.factor is None else variable.factor.columns
+    for column, level in zip(columns, levels, strict=True):
         yield Change(f"{level} {sign} {reference}", column, reference, level, 1.0)
 
 
@@ -244,7 +245,7 @@ class PublicRows:
     def change(self, variable: Variable, change: Change, group: int | None) -> tuple[Average, Average]:
         """The averages before and after a change."""
         column = variable.column_name
-        if variable.factor is not None:
+        if variable.levels:
             return self.at(group, **{column: change.before}), self.at(group, **{column: change.after})
         before, after = self._stepped(column, change.size)
         return self.at(group, **{column: before}), self.at(group, **{column: after})
@@ -252,7 +253,7 @@ class PublicRows:
     def changes(self, variable: Variable, step: float | None) -> bool:
         """Whether a variable has levels to compare, or a number of every row can take the step one way."""
         column, size = variable.column_name, 1.0 if step is None else step
-        if variable.factor is not None:
+        if variable.levels:
             return True
         if not isinstance(self.domain.get(column), Range):
             return False
@@ -262,12 +263,8 @@ class PublicRows:
     def not_compared(self, compared: set[str]) -> str:
         """Which columns that the model reads are not compared by default, and why; empty if all are."""
         left_out = [name for name in self.read if name not in compared]
-        numbers = [name for name in left_out if isinstance(self.domain.get(name), Range)]
-        why = []
-        if numbers:
-            why.append(f"{', '.join(numbers)} (1 is too large a step: pass {{{numbers[0]!r}: 0.1}})")
-        why += [f"{name} (in interactions only)" for name in left_out if name not in numbers]
-        return f"not compared: {', '.join(why)}" if why else ""
+        step = f" (1 is too large a step: pass {{{left_out[0]!r}: 0.1}})" if left_out else ""
+        return f"not compared: {', '.join(left_out)}{step}" if left_out else ""
 
     def _stepped(self, column: str, size: float) -> tuple[pd.Series[float], pd.Series[float]]:
         """A column of numbers before and after a step; where the range ends first, the step leads to the number.
@@ -367,13 +364,13 @@ class Comparer:
         lines, backward = [], []
         for name, step in self._default_variables(free=free) if named is None else named:
             variable = self._variable(name)
-            if variable.factor is not None and step is not None:
+            if variable.levels and step is not None:
                 raise ArgumentError(f"variables: {safe_repr(name)} is a factor, which has no step: give None")
             groups = self.source.groups(None if free else by)
             if free and by is not None:
                 groups = dict.fromkeys(find_variable("by", self.plan.design, by, groups=True).levels)
             for change in changes_of(variable, step, "/" if ratio else "-"):
-                if isinstance(self.source, PublicRows) and variable.factor is None:
+                if isinstance(self.source, PublicRows) and not variable.levels:
                     backward.append(self.source.backward(variable.column_name, change.size))
                 for level, group in groups.items():
                     effect = self._coefficient(change) if free else self._effect(variable, change, group, ratio=ratio)
@@ -436,9 +433,12 @@ class Comparer:
         if isinstance(self.source, PublicRows) and name in known:
             if name not in self.source.read:
                 raise ArgumentError(f"variables: {name!r} is in no term of the model, which left it out (left_out)")
-            number = Variable(name, name, None, (), -1, 0.0, alone=False)
-            variable = formula_variables(design).get(name, number)
-            return variable if self._is_of_public_cells(name, variable) else number
+            # Rows can be given any of its values, whatever its terms are.
+            declared = self.source.domain.get(name)
+            levels = declared.values if isinstance(declared, Levels) else ()
+            other = Variable(name, name, None, levels, -1, 0.0, alone=False)
+            variable = formula_variables(design).get(name, other)
+            return variable if self._is_of_public_cells(name, variable) else other
         named = [one.name for one in formula_variables(design).values()]
         if isinstance(self.source, PublicRows) and known and name not in named:
             columns = [column for column in known if column in self.source.read]
@@ -485,7 +485,7 @@ class Comparer:
                 continue
             name = named[0][0]
             variable = self._variable(name)
-            if variable.factor is None or len(named) > 1:
+            if not variable.levels or len(named) > 1:
                 raise ArgumentError(
                     f"variables of predictions must be one factor; comparisons has steps of {safe_repr(name)}"
                 )

@@ -499,12 +499,30 @@ class TestComparisons:
                 "x (1 is too large a step: pass {'x': 0.1})",
             ),
             ("y ~ center(z)*g", ["g", "g", "z"], ""),
-            ("y ~ z + z:g", ["z"], "g (in interactions only)"),
+            ("y ~ z + z:g", ["g", "g", "z"], ""),
         ):
             fit = dp.logit(formula, data, 1.0, domain=domain, seed=3, response="declared")
             table = fit.comparisons(newdata=row)
             assert sorted(table["term"]) == sorted(terms)
             assert table.attrs["note"] == (f"not compared: {left_out}" if left_out else "")
+
+    @pytest.mark.parametrize("formula", ["y ~ x + C(g, Sum)", "y ~ x*C(g, Diff)"])
+    def test_levels_of_any_coding_are_compared_at_public_rows(self, formula: str) -> None:
+        """Comparisons looked for numbers in a factor that is not treatment-coded."""
+        call = {"domain": {**DOMAIN, "y": RESPONSES["binomial"]}, "seed": 3, "response": "declared"}
+        fit = dp.logit(formula, frame("binomial", 3_000), 1.0, **call)
+        row = {"x": [0.5], "g": ["b"]}
+        at = {level: fit.get_prediction({"x": [0.5], "g": [level]}).predicted_mean[0] for level in "abc"}
+        assert fit.predictions("g", newdata=row)["estimate"].tolist() == pytest.approx(list(at.values()), abs=1e-9)
+        table = fit.comparisons("g", newdata=row)
+        assert table["contrast"].tolist() == ["b - a", "c - a"]
+        assert table["estimate"].tolist() == pytest.approx([at["b"] - at["a"], at["c"] - at["a"]], abs=1e-9)
+        for refused in (
+            lambda: fit.comparisons("g"),
+            lambda: dp.logit(formula, frame("binomial", 99), 1.0, fitstats_by="g", **call),
+        ):
+            with pytest.raises(ArgumentError, match=r"C\(g, (Sum|Diff)\) has no treatment coding"):
+                refused()  # type: ignore[no-untyped-call]
 
     def test_what_is_free_needs_no_sums(self) -> None:
         linear, counts = fitted("gaussian", fitstats=None), fitted("poisson", fitstats=None)

@@ -317,6 +317,9 @@ def test_a_summary_says_how_many_rows_of_a_column_may_be_at_fault_unnamed() -> N
     assert told is not None
     assert 30 < int(told[1]) < 600
     assert "no column loses or clips more than about" in " ".join(str(few.summary(full=True)).split())
+    bought = str(dp.ols("y ~ age + x", coded(1_000), 1.0, domain={"x": (0, 1), "y": (-2, 8)}, seed=2).summary())
+    assert "unnoticed. Rows beyond the range that the fit bought are not counted. dp.check" in " ".join(bought.split())
+    assert "that the fit bought are not" not in text
     many = " ".join(str(dp.ols("y ~ age + x", coded(40_000, 0), 1.0, domain=PUBLIC, seed=2)).split())
     assert "unnoticed" not in many, "less than a fiftieth of the rows"
     named = " ".join(str(dp.ols("y ~ age + x", coded(5_000, 0.15), 1.0, domain=PUBLIC, seed=2)).split())
