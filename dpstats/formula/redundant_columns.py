@@ -69,6 +69,8 @@ def refuse_redundant(info: DesignInfo, domain: Domain, support: Domain, absorbed
         if 1 < width <= MOST_COLUMNS:
             count = ROWS_A_COLUMN * max(width, wide) + LEAST_ROWS
             if terms := _dependent(info, support, part, count):
+                if support is not domain and not _dependent(info, domain, part, count):
+                    raise FormulaError(_cut_off(domain, support, terms))
                 raise FormulaError(_message(info, support, parts, terms, absorbed))
 
 
@@ -230,6 +232,19 @@ def _adds_nothing(info: DesignInfo, support: Domain, parts: Sequence[Sequence[_C
             if np.linalg.matrix_rank(rows[:, rest], tol=SUSPECT) < np.linalg.matrix_rank(rows, tol=SUSPECT):
                 return False
     return True
+
+
+def _cut_off(domain: Domain, support: Domain, terms: Sequence[Term]) -> str:
+    """That a curve over a declared range has too many columns for the part of it whose rows are kept."""
+    named = [term for term in terms if term.factors]
+    read = dict.fromkeys(name for term in named for factor in term.factors for name in columns_of(factor.node))
+    narrowed = ((name, support[name]) for name in read if support[name] != domain[name])
+    cut = {name: one for name, one in narrowed if isinstance(one, Range)}
+    kept = joined([f"{name} in ({one.low:g}, {one.high:g})" for name, one in cut.items()])
+    what = f"columns of {joined([term.name() for term in named])} depend on each other linearly"
+    why = f"a fit keeps only rows with {kept}, and knots lie all over the declared range"
+    narrower = joined([f"a narrower range of {name}" for name in cut])
+    return locate(f"{what}: {why}; declare {narrower}, or take fewer columns (df=)", named[-1].factors[0].at)
 
 
 def _message(

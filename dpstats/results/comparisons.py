@@ -407,16 +407,17 @@ class Comparer:
         """
         bought = None if self.plan.fitstats is None else self.plan.fitstats.variables
         if isinstance(self.source, PublicRows):
-            columns = {one.name: one.column_name for one in formula_variables(self.plan.design).values()}
+            inside = formula_variables(self.plan.design)
+            columns = {one.name: one.column_name for one in inside.values()}
             steps = {columns.get(name, name): step for name, step in bought or ()}
-            steps |= {name: None for name in self.source.read if name not in steps}
+            steps |= {name: None for name in (*inside, *self.source.read) if name not in steps}
             read = [(name, step) for name, step in steps.items() if name in self.source.read]
             chosen = [(name, step) for name, step in read if self.source.changes(self._variable(name), step)]
         elif bought is not None:
             return list(bought)
         else:
-            inside = formula_variables(self.plan.design).items()
-            variables = [(name, one) for name, one in inside if one.column in self.model.columns and one.alone]
+            pairs = formula_variables(self.plan.design).items()
+            variables = [(name, one) for name, one in pairs if one.column in self.model.columns and one.alone]
             chosen = [(name, None) for name, one in variables if free or one.factor is not None]
         if not chosen:
             barred = no_averages(self.plan.request.options, self.plan.design)

@@ -240,3 +240,15 @@ def test_a_response_of_one_value_is_refused(response: str, high: float) -> None:
     """With persons and a bought interval it ended in a division by zero."""
     with pytest.raises(FormulaError, match="has the same value in every row that the Domain allows"):
         dp.plan(f"{response} ~ x", {"x": (0, 1), "y": (0, high)}, 1.0)
+
+
+def test_a_spline_of_which_typical_values_keep_a_small_part_is_refused_by_what_to_type() -> None:
+    """Its knots lie all over (0, 200), and five columns do not differ in (9, 81)."""
+    spline, others = "cr(x, df=4, constraints='center')", {"g": ["a", "b"], "y": (0, 1)}
+    for cut in (dp.Range(0, 200, typical=(45, 12)), dp.Range(0, 200, inner=(9, 81))):
+        with pytest.raises(FormulaError, match=r"keeps only rows with x in \(9, 81\).*declare a narrower range of x"):
+            dp.plan(f"y ~ g + {spline}", {**others, "x": cut}, 1.0)
+        dp.plan("y ~ g + cr(x, df=3, constraints='center')", {**others, "x": cut}, 1.0)
+    dp.plan(f"y ~ g + {spline}", {**others, "x": (9, 81)}, 1.0)
+    with pytest.raises(FormulaError, match=r"I\(2 \* x\) is a linear combination of x in every row"):
+        dp.plan("y ~ x + I(2 * x)", {**others, "x": dp.Range(0, 200, inner=(9, 81))}, 1.0)
