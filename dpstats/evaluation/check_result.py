@@ -16,6 +16,7 @@ from dpstats.evaluation.column_histograms import (
     PARTS,
     ColumnHistogram,
     heap_beyond,
+    heaps_by_noise,
     is_code,
     part_of,
     parts_apart,
@@ -69,6 +70,9 @@ rows in a part of a range is at least what it is with so many less."""
 
 UNDOUBTED_SDS = 6.0
 """From so many on noise alone passes once in 10,000 figures, and a finding says nothing of it."""
+
+RARE_HEAP = 0.001
+"""If noise alone heaps up so many rows in more checks than this share, the finding says so."""
 
 SEEN_SDS = 2.5
 """A code is found in nine of ten checks if its rows, less those near it, are so many standard deviations of both."""
@@ -363,6 +367,18 @@ class Check(Released):
             f". Noise alone finds a fault in up to {math.ceil(100 * chance)} of 100 checks. Check again to confirm it"
         )
 
+    def _heap_doubt(self, counts: NDArray[np.float64], near: range, heap: int) -> str:
+        """How often noise alone finds rows that lie apart, beside a heap that is not much higher than parts before."""
+        if self.noise != "laplace":
+            return ""
+        before = counts[near.stop - 1 : heap] if heap >= near.stop else counts[heap + 1 : near.start + 1]
+        ranges = sum(bool(place.ends) for place in self.places)
+        higher = float(counts[heap] - max(before.min(), 0.0)) / self.place_err
+        if heaps_by_noise(higher, ranges) <= RARE_HEAP:
+            return ""
+        often = math.ceil(100 * heaps_by_noise(math.sqrt(2) * CERTAIN_SDS, ranges))
+        return f". Noise alone finds such rows in up to {often} of 100 checks. Check again to confirm it"
+
     @property
     def _rows_text(self) -> str:
         """The number of rows, with its error unless it is public, and which rows of persons they are."""
@@ -506,6 +522,7 @@ class Check(Released):
                     return [
                         f"{claim}About {counts[heap]:,.0f} rows (s.d. {self.place_err:,.0f}) lie apart from these, "
                         f"between {low:.6g} and {high:.6g}. If they have a code for missing, {cure}"
+                        f"{self._heap_doubt(counts, near, heap)}"
                     ]
                 if is_response and self.count:
                     return [f"{claim}{COUNT_LIMITS[self.count_limit]}"]

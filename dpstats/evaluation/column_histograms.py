@@ -129,6 +129,17 @@ def heap_beyond(counts: NDArray[np.float64], near: range, std_err: float, certai
     return None
 
 
+def heaps_by_noise(deviations: float, columns: int) -> float:
+    """At most the probability that Laplace noise gives one of the ranges of so many columns a heap by itself.
+
+    A heap is a part that has so many standard deviations of the noise in a count more than a part before it. Of two
+    parts with equally many rows the counts differ by two terms of noise, which more often do so than one.
+    """
+    scaled = math.sqrt(2) * deviations
+    pairs = (PARTS - 1) * (PARTS - 2) // 2
+    return columns * pairs * (1 + scaled / 2) * math.exp(-scaled) / 2
+
+
 def parts_apart(counts: NDArray[np.float64], std_err: float, certain: float) -> list[range]:
     """The parts of a range that have rows beyond a gap, together a small share, from noisy counts by part.
 

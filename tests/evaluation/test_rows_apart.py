@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -150,6 +151,18 @@ def test_a_heap_has_rows_of_its_own() -> None:
     assert heap_beyond(counts + np.array([0, 0, 0, 300, 0, 0, 0, 0]), range(2), 38.0, 4.0) == 3
     steps = np.array([9_000.0, 0.0, 0.0, 140.0, 280.0, 0.0, 0.0, 0.0])
     assert heap_beyond(steps, range(1), 30.0, 4.0) == 4  # two rises, neither of which is enough
+
+
+def test_rows_apart_that_noise_may_have_made_say_so() -> None:
+    """At eps .05 about 1,634 rows (s.d. 264) were told where no row lies, without a word of noise."""
+    rows = pd.DataFrame({"y": np.arange(20_000) % 2, "x": np.arange(20_000) % 10})
+    check = dp.check("y ~ x", rows, {"y": (0, 1), "x": (0, 100)}, 0.05, family="binomial", seed=1)
+    for deviations, doubted in ((7.5, True), (8.5, False)):
+        at = np.where(np.arange(len(check.at)) == 2 + 6, deviations * check.place_err, 0.0)
+        at[2] = check.counts[0]  # after the two levels of y
+        (text,) = replace(check, at=at).findings
+        assert "lie apart from these, between 75 and 87.5" in text
+        assert ("Noise alone finds such rows in up to 2 of 100 checks. Check again to confirm it." in text) == doubted
 
 
 @pytest.mark.parametrize(("width", "tail"), [(12.5, 0.045), (25, 0.045), (25, 0.03)])
