@@ -409,9 +409,9 @@ def left_out_note(evaluation: Evaluation, design: PublicDesign, dropped: Sequenc
     unit = evaluation.guarantee.unit
     what = "rows" if unit is None else "persons"
     of = "" if weighted else f"of {evaluation.rows + number:,.0f} "  # what is left out has no weight to add
-    why = "with a missing cell or an undeclared level"
+    why = "with a missing cell, an undeclared level, or a term or exposure without a value"
     if dropped:
-        why = "with a missing cell, an undeclared level or a value outside a range"
+        why = "with a missing cell, an undeclared level, a term or exposure without a value, or a value outside a range"
     why = why if unit is None else "who have no complete row"
     check = phrase("dp.check", shell="check")
     finds = f": {check} finds the columns."

@@ -503,7 +503,8 @@ def link_note(plan: PlanFacts) -> list[str]:
     return [
         f"The link is the logarithm for means up to {in_units(plan.family.curvature_bound)}. Larger means rise more "
         f"slowly, to at most {in_units(plan.family.lipschitz)}, and greater counts are clipped to it. Coefficients are "
-        f"those of this capped model: logarithms of ratios of means if few rows lie above the cap.{lower}"
+        "those of this capped model: logarithms of ratios of means if few rows lie above the cap. If counts vary "
+        f"far more than Poisson counts, slopes are too near zero; a larger {argument('y_max')} avoids it.{lower}"
     ]
 
 

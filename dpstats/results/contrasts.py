@@ -172,7 +172,8 @@ class WaldTest:
     df_constraint : int
         Independent combinations tested.
     untested : int
-        Combinations that the budget does not identify, left out of the test: the hypothesis implies those left.
+        Combinations that the budget does not identify, or are too noisy for a joint test, left out of the test: the
+        hypothesis implies those left.
     bonferroni : bool
         Whether the test is Bonferroni's, which holds whatever the correlations of the errors: robust and clustered fits
         release variances alone.
@@ -186,7 +187,7 @@ class WaldTest:
 
     def __str__(self) -> str:
         name = "Bonferroni test" if self.bonferroni else "Wald test"
-        left_out = f", {self.untested} not identified" if self.untested else ""
+        left_out = f", {self.untested} untested" if self.untested else ""
         return (
             f"<{name}: statistic={self.statistic:.4g}, p-value={self.pvalue:.4g}, "
             f"df_constraint={self.df_constraint}{left_out}>"
