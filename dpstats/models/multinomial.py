@@ -61,7 +61,7 @@ from dpstats.privacy.guarantee import check_delta, check_planned
 from dpstats.privacy.information import MatrixNoise
 from dpstats.privacy.randomness import random_source
 from dpstats.quiet import quiet
-from dpstats.results.multinomial import MultinomialPlan, MultinomialResults
+from dpstats.results.multinomial import MultinomialPlan, MultinomialResults, errors_offered
 from dpstats.solvers.classes import ClassesObjective
 from dpstats.solvers.newton import minimize
 from dpstats.wording import argument
@@ -100,7 +100,7 @@ def plan_multinomial(formula: str, domain: DomainLike, eps: float, arguments: Ma
             "the Domain: declare that level first, and name the column alone"
         )
     counts = _planned_counts(privacy, options, design)
-    left = privacy.row_eps if counts is None else counts.rest
+    left = privacy.row_eps if counts is None else privacy.record.each(counts.rest)
     last = options.release_share * left
     budget = NoiseBudget(
         eps=left - last,
@@ -124,16 +124,12 @@ def plan_multinomial(formula: str, domain: DomainLike, eps: float, arguments: Ma
 
 
 def _planned_counts(privacy: PrivacyParameters, options: Options, design: DesignSpec) -> RowCounts | None:
-    """What counts the rows before the fit; None for persons, and where the call says so."""
+    """What counts the rows before the fit, or persons and one row of each; None where the call says so."""
     share, persons = options.check_share, privacy.record.column is not None
     if share is None:
-        share = 0.0 if persons or privacy.eps < LEAST_EPS else CHECK_SHARE
-    if share and persons:
-        raise ArgumentError(
-            f"check_share counts rows, and the guarantee is for persons: leave it out with {argument('unit')}"
-        )
+        share = 0.0 if privacy.eps < LEAST_EPS else CHECK_SHARE
     faults = possible_faults(_facts(design), design, design.parsed)
-    return RowCounts.planned(privacy.eps, share, privacy.adjacency, faults) if share else None
+    return RowCounts.planned(privacy.eps, share, privacy.adjacency, faults, persons=persons) if share else None
 
 
 def _facts(design: DesignSpec) -> Facts:
@@ -216,8 +212,7 @@ def _family(plan: MultinomialPlan) -> Multinomial:
 def _check_errors(plan: MultinomialPlan) -> None:
     """Refuse plans that buy no errors."""
     if plan.stage.information is None:
-        paid = argument("inference", True)
-        raise ArgumentError(f"plan: standard errors of several classes are never free: {paid} pays for them")
+        raise ArgumentError(f"plan: {errors_offered(plan)}")
 
 
 class ClassMeans(NamedTuple):
@@ -394,7 +389,7 @@ def _fit(
     rest = plan.guarantee
     if counts is not None:
         counted, rest = counts.guarantees(plan.guarantee)
-        count = partial(release_counts, counts, design, _facts(design), design.used_rows, random=random)
+        count = partial(release_counts, counts, design, _facts(design), design.used_rows, random=random, record=record)
         counting = release(
             counted, work=lambda rows: (count(rows), None), label=f"rows of a {title}", method="row counts"
         )

@@ -30,7 +30,7 @@ from dpstats.quiet import quiet
 from dpstats.results.contrasts import as_ratios, inference_table, log_scale_note
 from dpstats.results.stored import Printed, Released, guarantee_sentence, marked_title
 from dpstats.summaries import Summary, format_number, format_range, full_width, paired_facts, shorten
-from dpstats.wording import argument
+from dpstats.wording import argument, phrase, sentence
 
 Vector = NDArray[np.float64]
 
@@ -170,7 +170,7 @@ class MultinomialPlan(Simulated, Printed):
         notes = [
             guarantee_sentence(self.guarantee, "The release is"),
             "The curvature shrinks coefficients towards zero; both are in model units.",
-            *([] if stage.information is not None else [_without_errors_note()]),
+            *([] if stage.information is not None else [_without_errors_note(self)]),
         ]
         return Summary(tables, [*notes, *self.design.notes])
 
@@ -206,7 +206,7 @@ def _header(plan: MultinomialPlan, observations: str) -> SimpleTable:
         ("Unit:", "row" if guarantee.unit is None else shorten(guarantee.unit, 18)),
     ]
     right = [
-        ("Rows:", observations),
+        ("Rows:" if guarantee.unit is None else "Persons:", observations),
         ("Adjacency:", guarantee.adjacency),
         ("Epsilon:", f"{guarantee.eps:.6g}"),
         ("Delta:", f"{guarantee.delta:.6g}"),
@@ -216,12 +216,20 @@ def _header(plan: MultinomialPlan, observations: str) -> SimpleTable:
     return paired_facts(title, left, right, width=16)
 
 
-def _without_errors_note() -> str:
+def errors_offered(plan: MultinomialPlan) -> str:
+    """What buys standard errors of several classes, or which call has them where they are not offered."""
+    if plan.guarantee.unit is not None or plan.design.weights is not None:
+        given = argument("unit") if plan.guarantee.unit is not None else argument("weights")
+        pair = phrase("dp.logit", shell="--family binomial")
+        return f"standard errors of several classes are not offered with {given}: fit pairs of classes by {pair}"
+    return f"standard errors of several classes are never free: {argument('inference', True)} pays for them"
+
+
+def _without_errors_note(plan: MultinomialPlan) -> str:
     """What the reader of coefficients without errors must know."""
-    paid = argument("inference", True)
     return (
-        "Coefficients are shrunk towards zero, and their noise is not shown. Standard errors are never free for three "
-        f"classes or more: {paid} pays for them. Do not read small differences without them."
+        f"Coefficients are shrunk towards zero, and their noise is not shown. {sentence(errors_offered(plan))} Do not "
+        "read small differences without them."
     )
 
 
@@ -333,8 +341,7 @@ class MultinomialResults(LevelPredictions, Released):
     def _inference(self) -> Inference:
         """Coefficients with their errors, class by class; NotReleasedError without the information."""
         if self.information is None:
-            paid = argument("inference", True)
-            raise NotReleasedError(f"standard errors of several classes are never free: pay for them with {paid}")
+            raise NotReleasedError(errors_offered(self.plan))
         with quiet():
             released = ReleasedClasses(self.scaled_params, self.information)
             return classes_inference(self.plan.stage, self.plan.design, released)
@@ -436,8 +443,9 @@ class MultinomialResults(LevelPredictions, Released):
         facts = {"classes": len(self.classes), **rows, "eps": guarantee.eps, "delta": guarantee.delta}
         return WideFrame([facts | {"adjacency": guarantee.adjacency, "certified": guarantee.certified}])
 
-    def summary(self) -> Summary:
-        """A block of coefficients for each class but the first, as statsmodels' MNLogit has them."""
+    def summary(self, *, full: bool = False) -> Summary:
+        """A block of coefficients for each class but the first, as statsmodels' MNLogit has them; always `full`."""
+        check_flag("full", full)
         response, paid = self.plan.design.response_name, self.information is not None
         table = self.tidy().set_index("term")
         blocks = []
@@ -453,7 +461,7 @@ class MultinomialResults(LevelPredictions, Released):
         notes = [
             guarantee_sentence(self.guarantee, "The fit is"),
             f"Coefficients are log odds against {response}={base}; predict gives probabilities.",
-            WITH_ERRORS_NOTE if paid else _without_errors_note(),
+            WITH_ERRORS_NOTE if paid else _without_errors_note(self.plan),
             *counts_note(self.plan),
             *faults_line(self.plan),
         ]
