@@ -173,12 +173,12 @@ def test_persons_are_counted_and_a_misspelt_level_stops_the_fit(
     unit: dict[str, int], adjacency: str, tmp_path: Path
 ) -> None:
     """A third of the rows was lost without a word, below an ordinary table."""
-    data = rows(16_000).assign(person=np.arange(16_000) // 2)
+    data = rows(32_000).assign(person=np.arange(32_000) // 2)
     call: dict[str, Any] = {"unit": "person", "adjacency": adjacency, **unit}
     fit = fitted(data, **call)
     counts, stage = fit.plan.counts, fit.plan.stage
     assert counts is not None
-    assert counts.rows == pytest.approx(8_000, abs=6 * counts.rows_sd)
+    assert counts.rows == pytest.approx(16_000, abs=6 * counts.rows_sd)
     spent = Fraction(counts.eps) + unit.get("max_rows", 1) * Fraction(stage.cost)
     assert Fraction(99, 100) < spent <= 1 + Fraction(1, 10**12)
     assert "Persons: about" in " ".join(str(fit.summary()).split())
