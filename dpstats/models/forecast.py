@@ -206,9 +206,7 @@ class Forecast:
         usual, upper = forecasts[0], forecasts[-1]
         # Of described rows the chance counts fits whose purchases go badly too: it stands beside their errors.
         unlucky, chance = self.cautious().likely(self.last, n) if self.known else upper
-        # Noise hides some coefficients of independent columns more often than those of correlated ones.
-        others = [self.chances(kind, n, rough=False) for kind in self._kinds(self.last) if kind not in self.names]
-        identified = np.minimum.reduce([usual[1], chance, *others]) if self.known else usual[1]
+        identified = np.minimum(usual[1], chance) if self.known else usual[1]
         columns = {
             "std_error": np.where(identified < HALF, np.inf, usual[0]),
             "lower": np.minimum.reduce([errors for errors, _ in forecasts]),

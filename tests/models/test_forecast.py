@@ -396,14 +396,6 @@ def test_upper_covers_the_spread_between_fits() -> None:
     assert (foreseen["upper"] < 1.3 * foreseen["std_error"]).all()
 
 
-def test_chances_are_the_least_of_correlated_and_independent_columns() -> None:
-    """Of 300 fits of such independent rows .83 had an error of age, of correlated ones .99: the chance was 1."""
-    domain = dp.Domain(age=(18, 80), bmi=(12, 70), smokes=["no", "yes"], cvd=(0, 1))
-    typical = {"age": (49, 18), "bmi": (26, 4.5), "smokes": {"yes": 0.25}, "cvd": 0.2}
-    plan = dp.plan("cvd ~ age + bmi + smokes", domain, 0.36, family="binomial")
-    assert plan.standard_errors(12_000, typical=typical)["identified"]["age"] == pytest.approx(0.83, abs=0.1)
-
-
 @pytest.mark.parametrize(("n", "share"), [(600, 0.05), (700, 0.22), (850, 0.85), (1_000, 0.98), (1_200, 1.0)])
 def test_chances_include_that_of_a_count_that_pays_for_errors(n: int, share: float) -> None:
     """The share of 60 default fits with errors: the chance was 0 up to 1,060 rows, as of a small count."""
