@@ -25,7 +25,14 @@ from dpstats.evaluation.column_histograms import (
 from dpstats.formula.parse import parse
 from dpstats.formula.reader import DROPS, FORMULA, NEARLY_ALL, OPEN, TYPICAL, Fault
 from dpstats.frames import WideFrame
-from dpstats.plan.row_counts import DRAWN, MOST_AT_FAULT, NORMAL_LOSS, most_by_noise, rows_of_nobody
+from dpstats.plan.row_counts import (
+    DRAWN,
+    MOST_AT_FAULT,
+    NINE_OF_TEN_SDS,
+    NORMAL_LOSS,
+    most_by_noise,
+    rows_of_nobody,
+)
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.privacy.trimming import (
     BOUGHT_EPS,
@@ -45,9 +52,6 @@ USUAL_EPS = 1.0  # where a fit of so much narrows ranges by itself, no more is a
 
 CERTAIN_SDS = 4.0
 """A figure counts as certain from so many standard deviations of its noise; noise alone passes once in 600 figures."""
-
-NINE_OF_TEN_SDS = 1.2
-"""So many more and nine of ten counts are above that."""
 
 ALONE = 2.5
 """A code is named that has more rows than the rest of its part and those next to it, or so many times those of its

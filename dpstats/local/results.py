@@ -93,6 +93,9 @@ _MEANS = "predict(newdata) has the means of public rows, without intervals"
 _INTERVALS = "uncertainty() has the standard errors of linear models, and conf_int() the intervals"
 _MODEL = "summary() has all that was released of the model"
 
+CLEARLY_NULL = 3.0
+"""Null reports are said to exist from so many standard deviations of the noise on; it passes once in 700 fits."""
+
 SHOWN_COLLUDERS = 0.5  # Share of colluding contributors in the summary's third guarantee
 
 
@@ -464,9 +467,14 @@ def _notes(results: LocalResults) -> list[str]:
     if not guarantee.certified:
         notes.append(f"The central epsilon is the paper's claim and not certified: {guarantee.reason}.")
     if (records := results.records) is not None:
+        null = results.nobs - records.value > CLEARLY_NULL * records.std_error
         notes.append(
-            f"Records with content: {records} of {results.nobs:,} reports, by the noisy sums. The others are null: a "
-            "cell is missing, not a number, or of no declared level."
+            f"Records with content: {records} of {results.nobs:,} reports, by the noisy sums. "
+            + (
+                "The others are null: a cell is missing, not a number, or of no declared level."
+                if null
+                else "The noise alone explains the difference, so there may be no null report."
+            )
         )
     if results.nobs > spec.n:
         notes.append("There are more reports than promised. Each adds noise, so the guarantees hold with a margin.")

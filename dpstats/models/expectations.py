@@ -383,9 +383,9 @@ class InformationRatios:
     """Of each coefficient in the user's units its information over the deviation of the plan's noise in it.
 
     By the number of rows, each of which adds `information`, shape (p, p); the projection is of the plan's noise, None
-    where it releases no information. It is G_jj / sd(g_j'E g_j) with G the inverse
-    of what is expected, among the coefficients that are not dropped (docs/proofs/inference, 5); of a dropped one as it
-    was then. Zero where none is released.
+    where it releases no information. It is G_jj / sd(g_j'E g_j) with G the inverse of what is expected, among the
+    coefficients that are not dropped (docs/proofs/inference, 5); of a dropped one as it was then. Zero where none is
+    released.
 
     A coefficient that another one makes uncertain, which may be dropped, has the larger ratio of the two cases: where
     noise leaves it little information, the other one has less and is dropped.

@@ -54,6 +54,9 @@ MISSED = 0.05
 
 CHECK_SDS = 4  # standard deviations of its noise from which a count of dp.check is certain
 
+NINE_OF_TEN_SDS = 1.2
+"""So many more and nine of ten counts are above that."""
+
 LARGE_UNNAMED = 0.02
 """A summary says how many rows a column that is not named may lose or clip if they are more than this share."""
 
@@ -224,9 +227,13 @@ class RowCounts:
 
     @property
     def eps_to_check(self) -> float:
-        """At about so much eps dp.check is certain of a column that has `LARGE_UNNAMED` of the rows at fault."""
-        least = LARGE_UNNAMED * max(self._rows_in_all(self._noise(FALSE_NOTES)), 1.0)
-        eps = CHECK_SDS * math.sqrt(2) * self.fault_sensitivity / least
+        """At about so much eps nine of ten checks are certain of a column with half of what may go unnamed at fault.
+
+        That is a share of at most `LARGE_UNNAMED` of the rows.
+        """
+        share = min(LARGE_UNNAMED, self.most_unnamed[1] / 2)
+        least = share * max(self._rows_in_all(self._noise(FALSE_NOTES)), 1.0)
+        eps = (CHECK_SDS + NINE_OF_TEN_SDS) * math.sqrt(2) * self.fault_sensitivity / least
         digit = 10.0 ** math.floor(math.log10(eps))
         return float(f"{math.ceil(eps / digit) * digit:.1g}")
 

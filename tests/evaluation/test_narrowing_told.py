@@ -71,6 +71,14 @@ def test_at_the_eps_that_is_told_nearly_all_fits_narrow_the_range(outside: float
     assert narrowing(many if zeros else few, outside, eighths, fits=20, zeros=zeros) >= 0.8
 
 
+@pytest.mark.slow
+def test_the_eps_that_is_told_is_no_larger_than_it_must_be() -> None:
+    """`COUNT_MARGIN` from both sides: at the eps that pays for the rows alone half of the fits narrow the range."""
+    told, _ = told_eps(finding(column(0.0, 1, 0)))
+    assert 0.2 <= narrowing(told / COUNT_MARGIN, 0.0, 1, fits=30) <= 0.8
+    assert COUNT_MARGIN <= 1.25
+
+
 @pytest.mark.parametrize(("outside", "eighths"), [(0.045, 1), (0.045, 2), (0.03, 2)])
 def test_of_a_range_that_fits_keep_none_is_promised_to_be_narrowed(outside: float, eighths: int) -> None:
     """With 4 % of the rows in the rest of the range none of 30 fits narrowed it, at any eps."""

@@ -156,6 +156,21 @@ def test_more_rows_are_needed_than_those_of_the_first_look(monkeypatch: pytest.M
     assert refusal(rare) is not None
 
 
+def test_rows_of_which_a_fit_keeps_few_are_enough_to_look_on() -> None:
+    """`MORE_ROWS` have what differs in one row of 5,000; of `LEAST_ROWS` two logarithms leave one in twenty."""
+    assert refusal("x + I(x + (z > 9.9)*(v0 > 9.9)*(v1 > 9.9)*(v2 > 9))") is None
+    logs = "np.log(x - 85)*np.log(z - 8)"
+    assert refusal(f"I({logs}) + I(2*{logs})") is not None
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("levels", "looked_through"), [(200, True), (310, False)])
+def test_designs_of_so_many_columns_are_looked_through(levels: int, looked_through: bool) -> None:
+    """`MOST_COLUMNS`: two codings of 200 levels are refused at once."""
+    domain = DOMAIN.with_(big=[f"l{level}" for level in range(levels)])
+    assert (refusal("C(big, Sum) + big", domain) is not None) == looked_through
+
+
 def test_a_range_to_be_bought_says_nothing_of_curves() -> None:
     rows = {"x": np.linspace(0, 50, 4000), "y": np.linspace(0, 1, 4000)}
     domain = {"y": (0, 1)}

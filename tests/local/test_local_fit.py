@@ -163,6 +163,19 @@ def test_the_collector_learns_about_how_many_records_have_content(family: Any, t
     assert dp.local.fit(sent, spec, penalty="lasso", alpha=1.0).records == fit.records
 
 
+def test_reports_are_called_null_only_where_noise_does_not_explain_it() -> None:
+    """A fit with 399.2 (s.d. 9) of 400 records said that the others are null."""
+    spec = make("y ~ x + g")
+    fit = dp.local.fit(reports(spec, people()), spec)
+    assert fit.records is not None
+    error = fit.records.std_error
+    for fewer, null in ((2.8, False), (3.2, True)):
+        counted = replace(fit, records=fit.records._replace(value=fit.nobs - fewer * error))
+        text = " ".join(str(counted).split())
+        assert ("The others are null" in text) == null
+        assert ("there may be no null report" in text) != null
+
+
 def test_without_an_intercept_nothing_counts_them() -> None:
     spec = make("y ~ 0 + x")
     assert dp.local.fit(reports(spec, people()), spec).records is None
