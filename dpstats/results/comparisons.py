@@ -6,6 +6,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -40,28 +41,41 @@ from dpstats.wording import argument
 Vector = NDArray[np.float64]
 Ends = tuple[float, float]
 Comparison = Literal["difference", "ratio"]
+Changes = Variables | Mapping[str, Any]
+"""Variables with the steps of numbers, and for factors "pairwise" or two levels."""
 
 
 class Change(NamedTuple):
-    """A change of a variable: of a level from the reference, or of a number by a step."""
+    """A change of a variable: from a level to another one, or of a number by a step."""
 
     label: str
-    column: int
-    before: Any  # the level; of a number nothing
-    after: Any
+    before: int  # the place of the level, the reference first; of a number 0
+    after: int
     size: float  # of a number the step in the data's units, of a level 1
 
 
-def changes_of(variable: Variable, step: float | None, sign: str) -> Iterator[Change]:
-    """Every change of a variable, under marginaleffects' labels."""
-    if not variable.levels:
-        size = 1.0 if step is None else step
-        yield Change(f"{size:+g}", variable.column, None, None, size)
+def changes_of(variable: Variable, change: Any, sign: str) -> Iterator[Change]:
+    """Every change of a variable, under marginaleffects' labels: a step, or which levels are compared."""
+    name, levels = safe_repr(variable.column_name), variable.levels
+    chosen = isinstance(change, (str, list, tuple))
+    if not levels:
+        if chosen:
+            raise ArgumentError(f"variables: {name} is a number, which has a step: give one, such as 10")
+        size = 1.0 if change is None else change
+        yield Change(f"{size:+g}", 0, 0, size)
         return
-    reference, *levels = variable.levels
-    columns = (variable.column,) * len(levels) if variable.factor is None else variable.factor.columns
-    for column, level in zip(columns, levels, strict=True):
-        yield Change(f"{level} {sign} {reference}", column, reference, level, 1.0)
+    pairs = [(0, after) for after in range(1, len(levels))]
+    if change == "pairwise":
+        pairs = list(combinations(range(len(levels)), 2))
+    elif chosen and len(change) == 2 and change[0] != change[1] and all(level in levels for level in change):
+        pairs = [(levels.index(change[0]), levels.index(change[1]))]
+    elif change is not None:
+        raise ArgumentError(
+            f"variables: {name} is a factor, which has no step: give None, 'pairwise' or a list of two of its levels, "
+            f"{', '.join(map(str, levels))}"
+        )
+    for before, after in pairs:
+        yield Change(f"{levels[after]} {sign} {levels[before]}", before, after, 1.0)
 
 
 def effect_line(effect: Effect, alpha: float, *, ratio: bool) -> dict[str, float]:
@@ -141,8 +155,7 @@ class PrivateRows:
     def change(self, variable: Variable, change: Change, group: int | None) -> tuple[Average, Average]:
         """The averages before and after a change."""
         if variable.factor is not None:
-            place = variable.factor.columns.index(change.column) + 1
-            return self.level(variable, 0, group), self.level(variable, place, group)
+            return self.level(variable, change.before, group), self.level(variable, change.after, group)
         means = self.bought_sums().step_means(variable.step(change.size), group)
         if means is None:
             raise self._not_bought_of(variable, change.size)
@@ -246,7 +259,7 @@ class PublicRows:
         """The averages before and after a change."""
         column = variable.column_name
         if variable.levels:
-            return self.at(group, **{column: change.before}), self.at(group, **{column: change.after})
+            return self.level(variable, change.before, group), self.level(variable, change.after, group)
         before, after = self._stepped(column, change.size)
         return self.at(group, **{column: before}), self.at(group, **{column: after})
 
@@ -351,29 +364,35 @@ class Comparer:
         """The public plan that the release followed."""
         return self.model.plan
 
-    def comparisons(self, variables: Variables, comparison: Comparison, by: str | None, alpha: float) -> pd.DataFrame:
+    def comparisons(self, variables: Changes, comparison: Comparison, by: str | None, alpha: float) -> pd.DataFrame:
         """The table of `ReleasedModel.comparisons`."""
         check_choice("comparison", comparison, ("difference", "ratio"))
         check_level(alpha)
         ratio, link = comparison == "ratio", self.plan.family.link
         if ratio and link == "identity":
             raise ArgumentError("comparison='ratio' is for logit and log links, whose means are positive")
+        pairs: dict[str, Any] = {}  # of factors: which levels are compared
+        if isinstance(variables, Mapping):
+            pairs = {name: which for name, which in variables.items() if isinstance(which, (str, list, tuple))}
+            variables = {**variables, **dict.fromkeys(pairs)}
         named = named_variables("variables", variables)
         # Where the figure is the coefficient, no sum is needed, and all groups have the same one.
         free = isinstance(self.source, PrivateRows) and link == ("log" if ratio else "identity")
         lines, backward = [], []
         for name, step in self._default_variables(free=free) if named is None else named:
             variable = self._variable(name)
-            if variable.levels and step is not None:
-                raise ArgumentError(f"variables: {safe_repr(name)} is a factor, which has no step: give None")
             groups = self.source.groups(None if free else by)
             if free and by is not None:
                 groups = dict.fromkeys(find_variable("by", self.plan.design, by, groups=True).levels)
-            for change in changes_of(variable, step, "/" if ratio else "-"):
+            for change in changes_of(variable, pairs.get(name, step), "/" if ratio else "-"):
                 if isinstance(self.source, PublicRows) and not variable.levels:
                     backward.append(self.source.backward(variable.column_name, change.size))
                 for level, group in groups.items():
-                    effect = self._coefficient(change) if free else self._effect(variable, change, group, ratio=ratio)
+                    effect = (
+                        self._coefficient(variable, change)
+                        if free
+                        else self._effect(variable, change, group, ratio=ratio)
+                    )
                     known = {"term": name, "contrast": change.label} | ({} if by is None else {by: level})
                     lines.append(known | effect_line(effect, alpha, ratio=ratio))
         table = EffectFrame(pd.DataFrame(lines))
@@ -456,14 +475,21 @@ class Comparer:
         binned = variable.factor is not None and isinstance(getattr(source, "domain", {}).get(name), Range)
         return isinstance(source, PublicRows) and not binned
 
-    def _coefficient(self, change: Change) -> Effect:
+    def _coefficient(self, variable: Variable, change: Change) -> Effect:
         """A change of the linear predictor."""
-        model, table = self.model, self.model.errors.table
-        if not np.any(model.columns == change.column):
-            raise ArgumentError(f"variables: {self.plan.names[change.column]} is not in the fit, which dropped it")
-        place = int(np.flatnonzero(model.columns == change.column)[0])
-        width = contrast_width(table.estimates, (change.size * model.rows[[place]] @ model.errors.basis)[0])
-        return Effect(change.size * float(table.coef[place]), width)
+        model, table, weights = self.model, self.model.errors.table, np.zeros(len(self.model.columns))
+        # The reference level has no column.
+        columns = (variable.column,) if variable.factor is None else (None, *variable.factor.columns)
+        moved = [(columns[change.after], change.size)]
+        moved += [] if variable.factor is None else [(columns[change.before], -change.size)]
+        for column, size in moved:
+            if column is None:
+                continue
+            if not np.any(model.columns == column):
+                raise ArgumentError(f"variables: {self.plan.names[column]} is not in the fit, which dropped it")
+            weights[model.columns == column] = size
+        width = contrast_width(table.estimates, weights @ model.rows @ model.errors.basis)
+        return Effect(float(weights @ table.coef), width)
 
     def _effect(self, variable: Variable, change: Change, group: int | None, *, ratio: bool) -> Effect:
         before, after = self.source.change(variable, change, group)

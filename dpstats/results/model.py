@@ -25,7 +25,6 @@ from dpstats.mechanisms.design import PublicDesign, SubDesign, constant_column
 from dpstats.mechanisms.fit_statistics import FitSums, MadeUpRows, RowFunctions
 from dpstats.mechanisms.focus import ArmSums
 from dpstats.mechanisms.information import Information, ReleasedSums
-from dpstats.mechanisms.options import Variables
 from dpstats.mechanisms.screening import split_terms
 from dpstats.plan import Plan, penalty_weights
 from dpstats.plan.notes import kept_note
@@ -33,7 +32,7 @@ from dpstats.plan.tables import capped_at, in_units
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet
 from dpstats.results.cell_warnings import warn_of_cells
-from dpstats.results.comparisons import Comparer, Comparison, PrivateRows, PublicRows, public_frame
+from dpstats.results.comparisons import Changes, Comparer, Comparison, PrivateRows, PublicRows, public_frame
 from dpstats.results.explained_share import Figure, counted_rows, debiased_params, explained_by_sums, row_figure
 from dpstats.results.fit_statistics import LAPLACE, FitStatistics, made_up_rows, row_functions
 from dpstats.results.focus import focus_table
@@ -556,7 +555,7 @@ class ReleasedModel(FittedModel):
 
     def comparisons(
         self,
-        variables: Variables = None,
+        variables: Changes = None,
         *,
         comparison: Comparison = "difference",
         by: str | None = None,
@@ -571,9 +570,10 @@ class ReleasedModel(FittedModel):
         ----------
         variables : str, list of str or dict, optional
             What changes: a factor, from its reference level to each other one, or a number, by 1 or by a step,
-            ``{"age": 10}``. By default what the call bought (`fitstats_variables`), else every factor, and every
-            number where it costs nothing; with `newdata` every column of the model. A line below the table names the
-            others and what to type.
+            ``{"age": 10}``. ``{"region": "pairwise"}`` compares all levels with one another, and
+            ``{"region": ["b", "c"]}`` has the change from b to c. By default what the call bought
+            (`fitstats_variables`), else every factor, and every number where it costs nothing; with `newdata` every
+            column of the model. A line below the table names the others and what to type.
         comparison : {"difference", "ratio"}
             Of the average means before and after, "differenceavg" and "ratioavg" there: risk differences and risk
             ratios of a logistic model.
@@ -605,6 +605,11 @@ class ReleasedModel(FittedModel):
         --------
         >>> fit.comparisons({"x": 0.5}, newdata={"x": [0.0, 0.2]})["contrast"].tolist()
         ['+0.5']
+        >>> import dpstats as dp
+        >>> survey = dp.datasets.load_adult()
+        >>> by_race = dp.logit("income ~ age + race", survey.data, 1.0, domain=survey.domain, seed=1)
+        >>> by_race.comparisons({"race": ["Black", "White"]})["contrast"].tolist()
+        ['White - Black']
         """
         given = with_exposure(self.plan.family.link, offset, exposure)
         return self._compared(

@@ -537,6 +537,34 @@ class TestComparisons:
             fitted("binomial", fitstats=None).comparisons("x", newdata={"x": [0], "z": [0], "g": ["a"]}).shape[0] == 1
         )
 
+    @pytest.mark.parametrize("family", ["gaussian", "binomial", "poisson"])
+    def test_levels_are_compared_in_pairs(self, family: str) -> None:
+        """A pair is the difference of the two from the reference, its error that of the change itself."""
+        fit = fitted(family, fitstats=None if family == "gaussian" else "auto")
+        row = {"x": [0.2], "z": [0.0], "g": ["a"]}
+        for call in ({}, {"newdata": row}, {"newdata": row, "comparison": "ratio"}, {"comparison": "ratio"}):
+            if family == "gaussian" and "comparison" in call:
+                continue
+            usual, pairs = fit.comparisons("g", **call), fit.comparisons({"g": "pairwise"}, **call)
+            sign = "/" if "comparison" in call else "-"
+            assert pairs["contrast"].tolist() == [f"b {sign} a", f"c {sign} a", f"c {sign} b"]
+            pd.testing.assert_frame_equal(pd.DataFrame(pairs.head(2)), pd.DataFrame(usual))
+            b, c = np.log(usual["estimate"]) if sign == "/" else usual["estimate"]
+            found = np.log(pairs["estimate"][2]) if sign == "/" else pairs["estimate"][2]
+            assert found == pytest.approx(c - b)
+            (back,) = fit.comparisons({"g": ["c", "b"]}, **call).to_dict("records")
+            assert back["contrast"] == f"b {sign} c"
+            assert (np.log(back["estimate"]) if sign == "/" else back["estimate"]) == pytest.approx(b - c)
+            # The law of bought sums is that of fixed draws, which a change of sign turns round.
+            assert back["statistic"] == pytest.approx(-pairs["statistic"][2], rel=0.02)
+        if family != "binomial":  # coefficients, of the reference too, whose test has the error of the difference
+            comparison = "difference" if family == "gaussian" else "ratio"
+            line = fit.comparisons({"g": ["b", "c"]}, comparison=comparison).iloc[0]
+            test = fit.t_test("g[T.c] - g[T.b]")
+            ends = np.array([line["conf_low"], line["conf_high"]], dtype=float)
+            ends = np.log(ends) if family == "poisson" else ends
+            assert ends.tolist() == pytest.approx(test.conf_int()[0].tolist(), rel=1e-6)
+
     def test_numbers_left_out_are_named_with_what_to_type(self) -> None:
         """They went by in silence, and a log link was refused for them."""
         for family in ("binomial", "poisson"):
@@ -619,6 +647,10 @@ class TestComparisons:
         [
             ({"variables": "nothing"}, "variables must name a factor or a plain number.*x, z.*g"),
             ({"variables": {"g": 2.0}}, "no step"),
+            ({"variables": {"g": ["a", "d"]}}, "None, 'pairwise' or a list of two of its levels, a, b, c"),
+            ({"variables": {"g": ["a", "a"]}}, "two of its levels"),
+            ({"variables": {"g": "pair"}}, "'pairwise'"),
+            ({"variables": {"x": "pairwise"}}, "'x' is a number, which has a step"),
             ({"variables": {"x": 0}}, "steps of numbers"),
             ({"comparison": "lnor"}, "comparison"),
             ({"by": "x"}, "by must name a factor"),
