@@ -327,7 +327,8 @@ class InferenceMixin:
         ----------
         r_matrix : str, list of str, dict, tuple or array_like, shape (k, p)
             Such as ``"x1 - x2 = 0"``, or the weights of the combinations, tested against 0; ``(weights, values)`` tests
-            against other values.
+            against other values. A line of the table is named by the hypothesis where it is given as text, and c0, c1,
+            ... otherwise.
         alpha : float
             One minus the coverage of the intervals.
 
@@ -340,8 +341,8 @@ class InferenceMixin:
 
         Examples
         --------
-        >>> fit.t_test("Intercept + x = 0").effect.shape
-        (1,)
+        >>> fit.t_test("Intercept + x = 0, x = 0.5").names
+        ('Intercept + x', 'x = 0.5')
         """
         inference = self._inference
         rows, values, names = self._constraints(r_matrix)
@@ -547,8 +548,24 @@ class InferenceMixin:
         if outside.any():
             left_out = np.delete(np.array(names), columns)[outside]
             raise ArgumentError(f"r_matrix: {left_out[0]} is not in the fit and cannot be tested")
-        shown = tuple(f"c{number}" for number in range(len(weights)))
+        as_text = isinstance(r_matrix, (str, Mapping)) or all(isinstance(one, str) for one in r_matrix)
+        shown = tuple(
+            _hypothesis(dict(zip(names, row, strict=True)), value) if as_text else f"c{number}"
+            for number, (row, value) in enumerate(zip(weights, values, strict=True))
+        )
         return weights[:, columns], values.astype(np.float64), shown
+
+
+def _hypothesis(weights: Mapping[str, float], value: float) -> str:
+    """A combination of coefficients and the value that it is tested against, as text; without a value of 0."""
+    sum_of = ""
+    for name, weight in weights.items():
+        if weight:
+            size = "" if abs(weight) == 1 else f"{abs(weight):g}*"
+            sum_of += f" {'-' if weight < 0 else '+'} {size}{name}"
+    # The first sign stands at its name, and only where it is a minus.
+    sum_of = f"-{sum_of[3:]}" if sum_of.startswith(" -") else sum_of[3:]
+    return f"{sum_of} = {value:g}" if value else sum_of
 
 
 def _unknown_name(r_matrix: Any, names: Sequence[str]) -> str | None:

@@ -220,7 +220,13 @@ class TestShapes:
         np.testing.assert_allclose(found.t_test(np.eye(5)).sd, found.bse)
         np.testing.assert_allclose(found.t_test(weights[0]).sd, found.bse["x"])
         assert found.t_test(text, alpha=0.2).conf_int().shape == (2, 2)
-        assert "c1" in str(same[0])
+        assert same[0].names == same[1].names == ("x = 0.5", "g[T.b] - g[T.c] = 1")
+        assert same[2].names == ("c0", "c1")
+        assert "g[T.b] - g[T.c] = 1" in str(same[0])
+        assert "c1" in str(same[2])
+        every = {"x": "x", "-x + 2*z": "-x + 2*z", "x/4 - z = 3": "0.25*x - z = 3", "x = z": "x - z"}
+        assert {text: found.t_test(text).names[0] for text in every} == every
+        assert found.t_test({"x": 0.5, "z": 0}).names == ("x = 0.5", "z")
         for wrong in ("nothing = 0", np.eye(4), [[np.nan] * 5], "x = ", object()):
             with pytest.raises(ArgumentError):
                 found.t_test(wrong)
