@@ -10,6 +10,7 @@ import contextlib
 import errno
 import glob
 import hashlib
+import logging
 import os
 import secrets
 from abc import ABC, abstractmethod
@@ -26,6 +27,8 @@ from dpstats.ledger.sqlite import is_mount_point, sync_directory
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import strip_context
 from dpstats.streaming.sums.state import TickLock, pack, unpack
+
+_log = logging.getLogger("dpstats")
 
 CREATE = (
     """CREATE TABLE IF NOT EXISTS stream (
@@ -52,13 +55,21 @@ class StreamPositions:
     """The current tick of every stream in a ledger."""
 
     def __init__(self, spender: Spender) -> None:
-        self._store = spender._store
+        self._store, self._account = spender._store, spender._account
 
     def charge_of(self, plan_hash: str) -> int | None:
         """The number of the entry charged as `plan_hash`, unless it was refunded; None if there is none."""
         query = "SELECT id FROM entry WHERE plan_hash = ? AND state <> 'refunded'"
         with self._store.transaction(write=False) as connection:
             row = connection.execute(query, (plan_hash,)).fetchone()
+        return None if row is None else int(row[0])
+
+    def latest_like(self, plan_hash: str) -> int | None:
+        """The number of the latest entry for a stream of the same rows and this plan; None if there is none."""
+        query = """SELECT id FROM entry WHERE account = ? AND plan_hash LIKE ? AND state <> 'refunded'
+ORDER BY id DESC LIMIT 1"""
+        with self._store.transaction(write=False) as connection:
+            row = connection.execute(query, (self._account, f"{plan_hash}:%")).fetchone()
         return None if row is None else int(row[0])
 
     def begin(self, entry: int, digest: str) -> None:
@@ -207,6 +218,23 @@ class Checkpoint:
                 content = self._valid(content, facts["identity"])
             self._put(content)
             return unpack(content)
+
+    def warn_of_another(self, plan_hash: str) -> None:
+        """Warn where a stream that has no state yet would be charged as one of the same plan was before."""
+        entry = None if self._books is None else self._books.latest_like(plan_hash)
+        if self._books is None or entry is None:
+            return
+        position = self._books.position(entry)
+        ticks = 0 if position is None else position.tick
+        there = "no state= was passed" if self.path is None else f"there is no state at {str(self.path)!r}"
+        _log.warning(
+            "dpstats: state: %s, so this is a new stream, and its first tick is charged anew. The ledger has paid "
+            "for the same stream before (charge %d, %d %s): pass the state= of that one to continue it",
+            there,
+            entry,
+            ticks,
+            "tick" if ticks == 1 else "ticks",
+        )
 
     def begin(self, facts: Mapping[str, Any], guarantee: Guarantee, **entry: Any) -> None:
         """Charge the ledger, if there is one, and make `facts`, with an "identity" that no other stream has, the state
@@ -396,12 +424,23 @@ class DurableTicks(ABC):
         self._waiting: PendingTick | None = None
         self._identity, self._begun = secrets.token_hex(16), False
 
-    def _load(self) -> None:
-        """Continue from the state, if there is one."""
+    def _load(self, plan_hash: str) -> None:
+        """Continue from the state, if there is one; else this is a new stream of the plan with that hash."""
         facts = self._checkpoint.load()
         if facts is not None:
             self._resume(facts)
             self._identity, self._begun = facts["identity"], True
+        else:
+            self._identity = f"{plan_hash}:{self._identity}"
+            self._checkpoint.warn_of_another(plan_hash)
+
+    @property
+    def kept(self) -> str:
+        """Where the state is, in words that follow others; empty without one."""
+        path = self._checkpoint.path
+        if path is None:
+            return ""
+        return f", state in {str(path)!r}" if self._begun else f", new, state to be kept in {str(path)!r}"
 
     @property
     @abstractmethod

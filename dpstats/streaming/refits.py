@@ -251,7 +251,7 @@ class RunningRefits(DurableTicks):
         self._budget, self._digest = (eps, delta), self.plan.digest()
         self._tick, self.results = 0, None
         self.history: list[dict[str, Any]] = []
-        self._load()
+        self._load(self._digest)
 
     results: GLMResults | None
 

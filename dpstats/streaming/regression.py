@@ -487,7 +487,7 @@ class Regression(_Stream):
         return coefficient_picture(results, term, f"{term}: {span}", ax, caption=caption)
 
     def __repr__(self) -> str:
-        return f"<Regression: tick {self.tick}, {self._running.plan.description}>"
+        return f"<Regression: tick {self.tick}{self._running.kept}, {self._running.plan.description}>"
 
 
 class Refits(Regression):
@@ -636,7 +636,7 @@ class Refits(Regression):
     run = at = between = window = change = plot = _without_sums
 
     def __repr__(self) -> str:
-        return f"<Refits: tick {self.tick}, fitted at {self.fitted}; {self.guarantee}>"
+        return f"<Refits: tick {self.tick}{self._running.kept}, fitted at {self.fitted}; {self.guarantee}>"
 
 
 def _is_refits(mechanism: object) -> bool:

@@ -158,9 +158,8 @@ class RunningStream(DurableTicks):
         self.plan = plan
         self.releases = Releases(plan.vector.size, len(plan.names), releases_path, int(recall))
         self._counted = False
-        self._load()
+        self._load(plan.digest())
         if not self._begun:
-            self._identity = f"{plan.digest()}:{self._identity}"
             self._sums = plan.sums.start(seed=seed)
 
     _sums: PrefixSums

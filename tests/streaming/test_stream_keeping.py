@@ -288,6 +288,49 @@ def test_a_state_goes_with_its_ledger(folder: Path) -> None:
         opened(folder, state=folder / "free")
 
 
+@pytest.mark.parametrize("kind", ["sums", "refits"])
+def test_a_second_stream_in_place_of_one_that_goes_on_is_told(
+    folder: Path, kind: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A mistyped or forgotten state= began a second stream, with a charge of its own, without a word."""
+    ledger = dp.Ledger.open(folder / "ledger")
+    parts = ledger.partition("month", ["May", "June"])
+    more = {"horizon": TICKS} | (
+        {} if kind == "sums" else {"mechanism": "refits", "schedule": 1, "family": "huber_svm"}
+    )
+
+    def begun(**options: Any) -> Regression:
+        return Regression("y ~ x", {**DOMAIN, "y": (0, 1)}, 0.5, **{"ledger": ledger} | more | options)
+
+    def told() -> list[str]:
+        text = [record.getMessage() for record in caplog.records]
+        caplog.clear()
+        return text
+
+    data = rows(0).assign(y=lambda one: (one.y > 0).astype(int), month="May")
+    first = begun(state=folder / "right")
+    assert f"tick 0, new, state to be kept in {str(folder / 'right')!r}" in repr(first)
+    first.update(data)
+    kept = f"tick 1, state in {str(folder / 'right')!r}"
+    assert kept in repr(first)
+    assert kept in repr(begun(state=folder / "right"))
+    begun(state=folder / "other", ledger=None)
+    begun(state=folder / "other", horizon=5)
+    begun(state=folder / "other", ledger=parts["May"]).update(data)
+    begun(state=folder / "June", ledger=parts["June"])
+    assert "state" not in repr(begun(ledger=None))
+    assert not told(), "of the same state, another model, other rows or no ledger there is nothing to warn of"
+    wrong = begun(state=folder / "wrong")
+    (message,) = told()
+    assert f"there is no state at {str(folder / 'wrong')!r}, so this is a new stream" in message
+    assert "charge 1, 1 tick)" in message
+    begun()
+    (message,) = told()
+    assert "no state= was passed" in message
+    wrong.update(data)
+    assert len(ledger.entries()) == 3, "whoever goes on is charged, as the message says"
+
+
 CHANGED: list[tuple[dict[str, Any], str]] = [
     ({"horizon": 5}, "horizon"),
     ({"participation": (0, 1)}, "participation"),
