@@ -38,8 +38,9 @@ from dpstats.ledger import Ledger
 from dpstats.ledger.ledger import ledger_path
 from dpstats.mechanisms.narrowing import narrowable
 from dpstats.plan import Plan
-from dpstats.plan.notes import count_findings, faults_line, weak_guarantee_note
+from dpstats.plan.notes import weak_guarantee_note
 from dpstats.plan.row_counts import RowCounts
+from dpstats.plan.row_notes import count_findings, faults_line
 from dpstats.plan.tables import capped_at, method_name
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.summary import summarize

@@ -12,8 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.evaluation.column_histograms import ColumnHistogram
+from dpstats.formula.faults import FORMULA, NEARLY_ALL, OPEN, Fault
 from dpstats.formula.parse import parse
-from dpstats.formula.reader import FORMULA, NEARLY_ALL, OPEN, Fault
 from dpstats.frames import WideFrame
 from dpstats.plan.row_counts import DRAWN, MOST_AT_FAULT, most_by_noise
 from dpstats.privacy.guarantee import Guarantee

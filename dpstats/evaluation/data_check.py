@@ -31,8 +31,8 @@ from dpstats.families import Family, get_family
 from dpstats.formula.advice import advice, schema_domain
 from dpstats.formula.design import DesignSpec, requested_spec
 from dpstats.formula.expression import Column as ColumnNode
+from dpstats.formula.faults import Facts, Fault, Flags, column_facts, fault_flags, possible_faults
 from dpstats.formula.parse import parse
-from dpstats.formula.reader import Facts, Fault, Flags, column_facts, fault_flags, possible_faults
 from dpstats.formula.response import clipping_response
 from dpstats.formula.syntax import absorbed_factor
 from dpstats.ledger import LedgerLike, with_domain

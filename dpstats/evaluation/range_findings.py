@@ -28,8 +28,8 @@ from dpstats.evaluation.column_histograms import (
     parts_apart,
     parts_near,
 )
+from dpstats.formula.faults import DROPS, OPEN, TYPICAL
 from dpstats.formula.parse import parse
-from dpstats.formula.reader import DROPS, OPEN, TYPICAL
 from dpstats.privacy.trimming import (
     BOUGHT_EPS,
     COUNT_MARGIN,

@@ -18,6 +18,7 @@ from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Binomial, BinomialCounts, Family
 from dpstats.formula import reader
 from dpstats.formula.expression import Apply, Column, Literal, Node, bind, columns_of, evaluate, public_values
+from dpstats.formula.faults import is_csv_text
 from dpstats.formula.parse import Formula, parse
 from dpstats.formula.response import Kind
 from dpstats.wording import days_since, joined, phrase
@@ -72,7 +73,7 @@ def _bought(names: Sequence[str], declared: Domain, table: Table | None) -> list
         f"column {name} is not declared, so the budget buys its range; the domain declares {match}: did you mean that?"
         for name, match in near.items()
     ]
-    untyped = [name for name in names if name not in near and reader.is_csv_text(table, name)]
+    untyped = [name for name in names if name not in near and is_csv_text(table, name)]
     if untyped:
         more = f" and {len(untyped) - MOST_LISTED} more" if len(untyped) > MOST_LISTED else ""
         listed = ", ".join(untyped[:MOST_LISTED]) + more

@@ -28,8 +28,8 @@ from dpstats.errors import ArgumentError, DataError, DomainError, FormulaError
 from dpstats.families import Family, Gaussian, get_family
 from dpstats.formula.advice import schema_domain
 from dpstats.formula.design import DesignSpec, requested_spec
+from dpstats.formula.faults import Facts, possible_faults
 from dpstats.formula.parse import expand_dot, parse
-from dpstats.formula.reader import Facts, possible_faults
 from dpstats.formula.submodels import uniform_exog
 from dpstats.formula.syntax import add_terms
 from dpstats.frames import NotedFrame

@@ -29,8 +29,8 @@ from dpstats.models.forecast import information_law, releases_errors
 from dpstats.models.population import POOR, RICH, USUAL, KnownColumns, mean_exposure
 from dpstats.models.supposed_rows import RowMeans, mean_information, row_means, sample_rows, weight_cap
 from dpstats.plan import Plan
-from dpstats.plan.notes import narrowed_columns
 from dpstats.plan.plan import rescaled
+from dpstats.plan.row_notes import narrowed_columns
 from dpstats.plan.tables import tailed_columns
 
 Vector = NDArray[np.float64]

@@ -64,8 +64,8 @@ from dpstats.models.supposed_rows import (
 )
 from dpstats.plan import Plan
 from dpstats.plan.methods import CENTRE_SHARE, INTERVAL_CAP, TAILS_SHARE
-from dpstats.plan.notes import narrowed_columns
 from dpstats.plan.plan import interval_cap
+from dpstats.plan.row_notes import narrowed_columns
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.information import MatrixNoise
 from dpstats.progress import show_elapsed

@@ -29,7 +29,7 @@ from dpstats.domain import Levels
 from dpstats.errors import ArgumentError, DataError, DomainError, MismatchError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
-from dpstats.formula.reader import column_facts
+from dpstats.formula.faults import column_facts
 from dpstats.ledger import Part, as_ledger
 from dpstats.ledger.reader import correction
 from dpstats.mechanisms.fit_statistics import release_fit_statistics
@@ -45,7 +45,7 @@ from dpstats.models.population import population_rows
 from dpstats.models.release import Release, check_rows, holdouts
 from dpstats.models.sources import OFFSET_BOUND, ArraySource, FormulaSource, count_rows, model_formula
 from dpstats.plan import Plan, fit_spec, paid_apart, range_eps
-from dpstats.plan.notes import lacks_errors
+from dpstats.plan.error_notes import lacks_errors
 from dpstats.plan.row_counts import RowCounts
 from dpstats.privacy.accounting import compose
 from dpstats.privacy.guarantee import Guarantee, check_planned

@@ -31,8 +31,8 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, FormulaError
 from dpstats.families.multinomial import Multinomial
 from dpstats.formula.design import DesignSpec, requested_spec
+from dpstats.formula.faults import Facts, possible_faults
 from dpstats.formula.parse import expand_dot, parse
-from dpstats.formula.reader import Facts, possible_faults
 from dpstats.formula.submodels import SEED
 from dpstats.formula.syntax import add_terms
 from dpstats.inference import Inference, KnownInformation, Projection

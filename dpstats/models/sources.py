@@ -23,15 +23,9 @@ from dpstats.errors import ArgumentError, DataError, DPStatsError
 from dpstats.families import Family, get_family
 from dpstats.formula.advice import advice, schema_domain
 from dpstats.formula.design import DesignSpec, design_spec, requested_spec
+from dpstats.formula.faults import Facts, Fault, column_facts, possible_faults, raw_flags
 from dpstats.formula.parse import expand_dot, parse
-from dpstats.formula.reader import (
-    BLOCK_ROWS,
-    Facts,
-    Fault,
-    column_facts,
-    possible_faults,
-    raw_flags,
-)
+from dpstats.formula.reader import BLOCK_ROWS
 from dpstats.formula.syntax import add_terms
 from dpstats.mechanisms.design import ArrayDesign, NormName, array_norms
 from dpstats.mechanisms.spec import automatic_alpha

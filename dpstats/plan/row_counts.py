@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from dpstats.formula.reader import DROPS, FORMULA, NEARLY_ALL, Fault
+from dpstats.formula.faults import DROPS, FORMULA, NEARLY_ALL, Fault
 from dpstats.privacy.accounting import exact, float_down, split_budget
 from dpstats.privacy.guarantee import Adjacency, Guarantee
 from dpstats.wording import argument, joined, phrase

@@ -401,3 +401,13 @@ def weighing(plan: PlanFacts) -> str:
     if record.shared:
         return f"every {record.column} weighs the same"
     return f"{record.rows} row{'s' * (record.rows != 1)} of each {record.column} at most"
+
+
+def price(plan: PlanFacts, eps: float) -> str:
+    """What a part costs, as in the table of the budget: a person may have several rows that each cost `eps`."""
+    return f"eps {eps * plan.request.options.record.rows:.4g}"
+
+
+def level_name(plan: PlanFacts) -> str:
+    """What is bought of the level of counts, in a word."""
+    return "rate" if plan.design.offset_bound else "mean"

@@ -19,8 +19,8 @@ from dpstats.frames import WideFrame
 from dpstats.mechanisms.absorbed import ReleasedWithin, WithinPlan
 from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.stage import NoiseFacts
-from dpstats.plan.notes import counts_note, faults_line
 from dpstats.plan.row_counts import RowCounts, about_rows, rows_of_nobody
+from dpstats.plan.row_notes import counts_note, faults_line
 from dpstats.plan.tables import facts_table
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from dpstats.data import Table
 from dpstats.domain import Levels
 from dpstats.formula.design import DesignSpec
+from dpstats.formula.faults import cell_faults
 from dpstats.wording import joined
 
 MOST_LEVELS, MOST_COLUMNS = 12, 6  # declared levels, and columns, that a warning lists
@@ -25,7 +26,7 @@ SEVERAL = {
 
 def warn_of_cells(design: DesignSpec, table: Table, *, offset: bool) -> None:
     """Warn of rows for prediction with cells missing, not declared or clipped, once for each that this does to them."""
-    faults = design.cell_faults(table, offset=offset)
+    faults = cell_faults(design, table, offset=offset)
     wrong = []
     if faults.rows_missing:
         which = joined(_first([repr(name) for name in faults.missing]), "or")

@@ -17,8 +17,10 @@ from dpstats.mechanisms.design import SubDesign, formula_variables
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.spec import obstacle
 from dpstats.plan import Plan
+from dpstats.plan.error_notes import lost_errors, may_screen
 from dpstats.plan.methods import narrowed_unasked
-from dpstats.plan.notes import GREATEST_EPS, lost_errors, may_screen, narrowed_columns
+from dpstats.plan.notes import GREATEST_EPS
+from dpstats.plan.row_notes import narrowed_columns
 from dpstats.plan.tables import capped_at, is_output
 from dpstats.privacy.trimming import BOUGHT_EPS, NARROWEST, eps_despite_zeros
 from dpstats.results.inference_mixin import shows_errors

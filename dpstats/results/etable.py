@@ -19,8 +19,8 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Gaussian, NegativeBinomial
 from dpstats.frames import WideFrame
 from dpstats.plan.methods import fit_spec, no_fit_statistics
-from dpstats.plan.notes import narrowed_columns
 from dpstats.plan.row_counts import about_rows
+from dpstats.plan.row_notes import narrowed_columns
 from dpstats.plan.tables import auxiliary_facts, capped_at, in_units, method_name, modelled_level, penalty_text
 from dpstats.privacy.accounting import compose
 from dpstats.results.absorbed import AbsorbedResults

@@ -27,7 +27,7 @@ from dpstats.mechanisms.focus import ArmSums
 from dpstats.mechanisms.information import Information, ReleasedSums
 from dpstats.mechanisms.screening import split_terms
 from dpstats.plan import Plan, penalty_weights
-from dpstats.plan.notes import kept_note
+from dpstats.plan.error_notes import kept_note
 from dpstats.plan.tables import capped_at, in_units
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import quiet

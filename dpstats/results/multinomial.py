@@ -21,8 +21,8 @@ from dpstats.formula.design import DesignSpec
 from dpstats.frames import NotedFrame, WideFrame
 from dpstats.inference import Inference
 from dpstats.mechanisms.multinomial import ClassesStage, ReleasedClasses, classes_inference
-from dpstats.plan.notes import counts_note, faults_line
 from dpstats.plan.row_counts import RowCounts
+from dpstats.plan.row_notes import counts_note, faults_line
 from dpstats.plan.simulated import Simulated
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof

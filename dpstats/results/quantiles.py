@@ -15,7 +15,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Quantile
 from dpstats.frames import WideFrame
 from dpstats.plan import Plan
-from dpstats.plan.notes import counts_note, faults_line
+from dpstats.plan.row_notes import counts_note, faults_line
 from dpstats.plots.by_group import quantiles as draw_quantiles
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.glm_results import GLMResults

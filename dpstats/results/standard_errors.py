@@ -36,7 +36,7 @@ from dpstats.mechanisms.spec import obstacle
 from dpstats.mechanisms.statistics import Moments
 from dpstats.mechanisms.statistics import inference_of as moments_inference
 from dpstats.plan import Plan
-from dpstats.plan.notes import lost_errors
+from dpstats.plan.error_notes import lost_errors
 from dpstats.privacy.information import relative_exposure, row_weights
 from dpstats.privacy.residuals import LEAST_CAP
 from dpstats.wording import argument, phrase

@@ -15,31 +15,27 @@ from statsmodels.iolib.table import SimpleTable
 from dpstats.domain import Range
 from dpstats.formula.advice import ON_SCALE, codes_at_bought_ends, dropped_note
 from dpstats.formula.design import DesignSpec
-from dpstats.formula.reader import FORMULA
+from dpstats.formula.faults import FORMULA
 from dpstats.inference import JointTest
 from dpstats.mechanisms.information import ReleasedSums
 from dpstats.mechanisms.narrowing import narrowable
 from dpstats.mechanisms.options import ROWS_GUESS
 from dpstats.mechanisms.spec import automatic_alpha
+from dpstats.plan.error_notes import persons_note
 from dpstats.plan.methods import ONE_TAIL
 from dpstats.plan.notes import (
-    advised_notes,
     cap_note,
-    codes_left_out,
-    counts_note,
     design_notes,
-    faults_line,
     guarantee_note,
     guaranteed,
     limit_note,
     link_note,
-    narrowed_columns,
-    persons_note,
     plan_notes,
     weak_guarantee_note,
 )
 from dpstats.plan.plan import Plan, interval_cap
 from dpstats.plan.row_counts import about_rows, rows_of_nobody, uncounted
+from dpstats.plan.row_notes import advised_notes, codes_left_out, counts_note, faults_line, narrowed_columns
 from dpstats.plan.tables import (
     RISK_LEVEL,
     auxiliary_facts,

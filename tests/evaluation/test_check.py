@@ -21,8 +21,8 @@ from dpstats.domain import Range
 from dpstats.errors import DomainError
 from dpstats.evaluation.column_histograms import column_histograms, is_code
 from dpstats.evaluation.data_check import STEPS, count_faults, shared_steps
+from dpstats.formula.faults import possible_faults
 from dpstats.formula.parse import parse
-from dpstats.formula.reader import possible_faults
 
 DOMAIN = {"y": (0, 10), "x": (0, 1), "g": ["a", "b"]}
 

@@ -24,8 +24,8 @@ from dpstats.evaluation.model_quality import plan_evaluation
 from dpstats.evaluation.row_sums import RowSums, steps_left_out
 from dpstats.families import get_family
 from dpstats.formula.design import design_spec
+from dpstats.formula.faults import column_facts, possible_faults
 from dpstats.formula.parse import parse
-from dpstats.formula.reader import column_facts, possible_faults
 from dpstats.models.ordinal import _blocks
 from dpstats.privacy.guarantee import ROW, Adjacency
 from dpstats.privacy.randomness import SystemRandom

@@ -23,11 +23,10 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, BudgetExceeded, MismatchError, NotReleasedError, ReleaseError
 from dpstats.families import get_family
 from dpstats.formula.design import design_spec
-from dpstats.formula.reader import Fault, column_facts, fault_flags, possible_faults
+from dpstats.formula.faults import Fault, column_facts, fault_flags, possible_faults
 from dpstats.models import adaptive, sources
 from dpstats.models.sources import FormulaSource, _row_sums
 from dpstats.plan import range_eps
-from dpstats.plan.notes import faults_line
 from dpstats.plan.row_counts import (
     CHECK_SDS,
     CHECK_SHARE,
@@ -37,6 +36,7 @@ from dpstats.plan.row_counts import (
     RowCounts,
     most_by_noise,
 )
+from dpstats.plan.row_notes import faults_line
 from dpstats.privacy.accounting import exact
 from dpstats.privacy.guarantee import Adjacency, Guarantee
 from dpstats.wording import shell_wording

@@ -21,7 +21,7 @@ from dpstats.evaluation.data_check import STEPS, count_faults
 from dpstats.evaluation.integer_noise import choose_noise
 from dpstats.families import Gaussian
 from dpstats.formula.design import design_spec
-from dpstats.formula.reader import column_facts, possible_faults, raw_flags
+from dpstats.formula.faults import column_facts, possible_faults, raw_flags
 from dpstats.models import sources
 
 DOMAIN: dict[str, Any] = {"x": (-1, 1), "z": (0, 10), "y": (-2, 2)}
