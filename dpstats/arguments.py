@@ -8,7 +8,7 @@ import inspect
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import ParamSpec, TypeGuard, TypeVar
 
@@ -23,6 +23,9 @@ Result = TypeVar("Result")
 
 MOST_SHOWN = 8
 """A message quotes lists of so many plain values; a longer one may be a column."""
+
+MOST_NAMES = 8
+"""A message lists so many coefficients."""
 
 MOST_LETTERS = 300
 """A message quotes texts of so many letters; a longer one may be a file."""
@@ -225,6 +228,51 @@ def near_miss(name: str, choices: Iterable[str]) -> str | None:
     same = same or [one for one in known if sorted(_letters(one)) == sorted(_letters(name))]
     near = same or difflib.get_close_matches(name, known, n=1, cutoff=0.75)
     return near[0] if near else None
+
+
+def named_rows(names: Sequence[str], keep: object, drop: object, rename: object) -> dict[str, str]:
+    """What each coefficient to show is called, by its name: `keep`, `drop` and `rename` of tables and pictures."""
+    shown = list(names if keep is None else _matches("keep", keep, names))
+    shown = [name for name in shown if drop is None or name not in _matches("drop", drop, names)]
+    if not shown:
+        raise ArgumentError("drop: no row is left; leave some of them out")
+    if not (isinstance(rename, Mapping | None) and all(isinstance(name, str) for name in (rename or {}).values())):
+        raise ArgumentError('rename must be a dict of strings by coefficient, such as {"sex[T.Male]": "Men"}')
+    for name in rename or {}:
+        if name not in names:
+            raise _no_row("rename", name, names, "")
+    called = {name: (rename or {}).get(name, name) for name in shown}
+    if len(set(called.values())) < len(called):
+        raise ArgumentError("rename gives two rows the same name; every row needs its own")
+    return called
+
+
+def _matches(option: str, patterns: object, names: Sequence[str]) -> list[str]:
+    """The names that are meant: by each pattern the name itself, or those that hold it, or that match it."""
+    listed = [patterns] if isinstance(patterns, str) else patterns
+    if not isinstance(listed, Sequence) or not all(isinstance(one, str) for one in listed):
+        raise ArgumentError(f"{option} must be a string or a list of strings, got {safe_repr(patterns)}")
+    matches: list[str] = []
+    for pattern in listed:
+        try:
+            ways = [pattern] if pattern in names else [n for n in names if pattern in n]
+            ways = ways or [name for name in names if re.search(pattern, name)]
+        except re.error:
+            ways = []
+        if not ways:
+            raise _no_row(option, pattern, names)
+        matches += ways
+    return list(dict.fromkeys(matches))
+
+
+def _no_row(option: str, given: object, names: Sequence[str], matches: str = " or matches it") -> ArgumentError:
+    near = near_miss(str(given), names)
+    has = (
+        f"did you mean {near!r}?"
+        if near
+        else f"the rows are {', '.join(names[:MOST_NAMES])}{', ...' * (len(names) > MOST_NAMES)}"
+    )
+    return ArgumentError(f"{option}: no coefficient is called {safe_repr(given)}{matches}; {has}")
 
 
 def same_letters(one: str, other: str) -> bool:

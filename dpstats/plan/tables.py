@@ -33,6 +33,18 @@ MOST_TERMS = 60
 """A plan lists so many terms and then how many more there are."""
 
 
+RATIOS = {"logit": "odds ratios", "log": "ratios of means"}  # what exponentiated coefficients are, by link
+
+RATES = "rate ratios (of the intercept a rate)"
+"""What they are of a model with exposures."""
+
+
+def ratios_of(fit: Any) -> str:
+    """What the exponentials of coefficients are; beside an offset, as of exposures, means are rates."""
+    link = fit._family.link
+    return RATES if link == "log" and fit._design.offset_bound > 0 else RATIOS[link]
+
+
 def plan_tables(plan: PlanFacts, rows: str = "") -> list[SimpleTable]:
     """The tables that a plan and a result share: budget, noise and, where its proof applies, excess risk.
 

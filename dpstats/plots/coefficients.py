@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -9,13 +11,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from dpstats.arguments import check_flag
+from dpstats.arguments import check_flag, named_rows
 from dpstats.domain import Range
 from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
 from dpstats.mechanisms.design import PublicDesign
+from dpstats.plan.tables import RATIOS, ratios_of
 from dpstats.plots import style
 from dpstats.plots.style import FIT, check_subject
+from dpstats.quiet import quiet
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -27,6 +31,11 @@ WIDE, SQUEEZE = 4.0, 2.0
 """Intervals so many times as wide as the median one leave the picture, if it would be so many times as wide as without
 them; an arrow shows where they do."""
 
+NEAR_RATIOS, FINE_RATIOS = 6.0, 1e4
+"""An axis of ratios that spans less has evenly spaced ticks, and ticks between powers of ten."""
+
+FARTHEST = 99.0  # from 0 of the logarithm of a ratio in a picture
+
 INTERCEPT = "Intercept"
 LABEL_WIDTH = 20  # letters of a fit's name in the legend
 
@@ -37,6 +46,10 @@ def coefficients(
     alpha: float = 0.05,
     by_range: bool = False,
     intercept: bool = False,
+    exponentiate: bool = False,
+    keep: str | Sequence[str] | None = None,
+    drop: str | Sequence[str] | None = None,
+    rename: Mapping[str, str] | None = None,
     caption: bool = True,
     ax: Axes | None = None,
 ) -> Axes:
@@ -59,6 +72,10 @@ def coefficients(
         of a spline or a product have their own widths.
     intercept : bool
         Show the intercept too.
+    exponentiate : bool
+        Show odds ratios, or ratios of means or rates, on a logarithmic axis; for fits with a logit or log link.
+    keep, drop, rename
+        As for `dpstats.etable`: rows to show, in this order, rows to leave out, and what rows are called.
     caption : bool
         Write below the picture what it shows and what is protected.
     ax : Axes, optional
@@ -71,8 +88,8 @@ def coefficients(
     Raises
     ------
     ArgumentError
-        If no coefficient is left to draw, or `by_range` is asked for plain arrays; of every picture if matplotlib is
-        not installed.
+        If no coefficient is left to draw, a name is of no coefficient, a fit has no ratios, or `by_range` is asked for
+        plain arrays; of every picture if matplotlib is not installed.
 
     Examples
     --------
@@ -84,6 +101,8 @@ def coefficients(
     >>> more = dp.logit("income ~ age + sex", adult.data, 1.0, domain=adult.domain, seed=1)
     >>> [label.get_text() for label in dp.plots.coefficients({"small": fit, "large": more}).get_yticklabels()]
     ['age', 'sex[T.Male]']
+    >>> dp.plots.coefficients(more, exponentiate=True, keep="sex", rename={"sex[T.Male]": "Men"}).get_xlabel()
+    'odds ratios'
     """
     results = style.by_label("result", result)
     tables = []
@@ -91,14 +110,26 @@ def coefficients(
         check_subject("result", one, "uncertainty", FIT)
         table = _table(one, alpha, check_flag("intercept", intercept))
         if check_flag("by_range", by_range):
-            table[["value", "low", "high", "noise"]] *= _widths(_model_facts(one).design, table.index)[:, None]
+            table *= _widths(_model_facts(one).design, table.index)[:, None]
         tables.append(table)
-    names = list(dict.fromkeys(name for table in tables for name in table.index))
+    if check_flag("exponentiate", exponentiate):
+        for label, one in results.items():
+            if one._family.link not in RATIOS:
+                of_which = f"{label} has another one" if label else f"that of the model is {one._family.link!r}"
+                raise ArgumentError(f"exponentiate needs a logit or log link, and {of_which}; leave it out")
+    called = named_rows(list(dict.fromkeys(name for table in tables for name in table.index)), keep, drop, rename)
+    tables = [table.loc[[name for name in called if name in table.index]] for table in tables]
+    names = list(called)
     ax = style.new_axes(ax, 2.3 + 0.27 * len(names) * (1 + 0.5 * (len(tables) - 1)))
-    style.name_rows(ax, names)
-    ax.axvline(0.0, color=style.INK, linewidth=0.8, zorder=1)
+    style.name_rows(ax, list(called.values()))
     errors = [one.has_errors for one in results.values()]
     reach = _reach([table for table, known in zip(tables, errors, strict=True) if known or any(errors)])
+    if exponentiate:
+        with quiet():
+            tables = [pd.DataFrame(np.exp(table)) for table in tables]
+        reach = math.exp(max(reach[0], -FARTHEST)), math.exp(min(reach[1], FARTHEST))
+        ax.set_xscale("log")
+    ax.axvline(1.0 if exponentiate else 0.0, color=style.INK, linewidth=0.8, zorder=1)
     sentences = []
     for place, label in enumerate(results):
         lane = Lane(label, place, len(tables), np.array([names.index(name) for name in tables[place].index], float))
@@ -112,8 +143,13 @@ def coefficients(
     ]
     if any(errors):
         ax.set_xlim(*reach)
+    if exponentiate:
+        _name_ratios(ax)
     titles = list(dict.fromkeys(map(_title, results.values())))
     across = "coefficient, times the declared width of its column" if by_range else "coefficient"
+    if exponentiate:
+        kinds = " and ".join(dict.fromkeys(ratios_of(one) for one in results.values()))
+        across = f"{kinds}, over the declared width of each column" if by_range else kinds
     return style.finish(ax, ", ".join(titles), *sentences, labels=(across, ""), legend="above", caption=caption)
 
 
@@ -197,16 +233,18 @@ def shares(result: Any, *, intercept: bool = False, caption: bool = True, ax: Ax
 
 
 def _table(result: Any, alpha: float, intercept: bool) -> pd.DataFrame:
-    """value, low, high and noise (the half width that noise asks for) of the coefficients to draw."""
+    """value, low, high, and the ends of the part that noise asks for, of the coefficients to draw."""
     if not result.has_errors:
         value = _select(result.params[result.in_model], intercept)
         noise = 2 * result.noise_at_most.loc[value.index].to_numpy()
-        return pd.DataFrame({"value": value, "low": value - noise, "high": value + noise, "noise": noise})
+        low, high = value - noise, value + noise
+        return pd.DataFrame({"value": value, "low": low, "high": high, "noise_low": low, "noise_high": high})
     errors = _select(result.bse, intercept)
     table = result.uncertainty(alpha).loc[errors.index]
     private = 1 - result.variance_shares["sampling"].loc[errors.index].clip(0, 1)
     noise = (table["high"] - table["low"]) / 2 * np.sqrt(private)
-    return pd.DataFrame({"value": table["coef"], "low": table["low"], "high": table["high"], "noise": noise})
+    ends = {"noise_low": table["coef"] - noise, "noise_high": table["coef"] + noise}
+    return pd.DataFrame({"value": table["coef"], "low": table["low"], "high": table["high"], **ends})
 
 
 def _select(values: pd.Series[float], intercept: bool) -> pd.Series[float]:
@@ -229,10 +267,10 @@ def _draw_intervals(ax: Axes, table: pd.DataFrame, lane: Lane, alpha: float, rea
     if bounded.any():
         of_which = "Points" if bounded.all() and lane.of == 1 else "Points with an interval"
         caption.append(f"{of_which} are bias-corrected. Intervals include sampling error and privacy noise.")
-        noise = table["noise"].to_numpy()[bounded]
+        noise_low, noise_high = table.loc[bounded, ["noise_low", "noise_high"]].to_numpy().T
         color, strength = (lane.color, 0.25) if lane.place else (style.SKY, 0.45)
         pale: dict[str, Any] = {"height": 0.4 / lane.of, "color": color, "alpha": strength, "linewidth": 0}
-        ax.barh(rows[bounded], 2 * noise, left=values[bounded] - noise, label="part due to privacy", **pale)
+        ax.barh(rows[bounded], noise_high - noise_low, left=noise_low, label="part due to privacy", **pale)
         look = {"label": lane.legend(f"{1 - alpha:.4g} interval"), "color": lane.color, "fmt": lane.marker}
         style.bars(ax, rows[bounded], values[bounded], ends[bounded], across=True, **look)
     if not bounded.all():
@@ -258,10 +296,11 @@ def _draw_intervals(ax: Axes, table: pd.DataFrame, lane: Lane, alpha: float, rea
 def _draw_bounds(ax: Axes, table: pd.DataFrame, lane: Lane, alpha: float, reach: tuple[float, float]) -> list[str]:
     """Coefficients beside what noise may do to them; what the caption must say."""
     rows, values = lane.rows, table["value"].to_numpy()
-    noise = table["noise"].to_numpy()
-    hidden = np.abs(values) < noise
-    known, clear = np.isfinite(noise), ~hidden
-    ends = np.where(known[:, None], table[["low", "high"]].to_numpy(), values[:, None])
+    ends = table[["low", "high"]].to_numpy()
+    nothing = 1.0 if ax.get_xscale() == "log" else 0.0
+    hidden = (ends[:, 0] < nothing) & (nothing < ends[:, 1])
+    known, clear = np.isfinite(ends).all(axis=1), ~hidden
+    ends = np.where(known[:, None], ends, values[:, None])
     if clear.any():
         label = lane.legend("coefficient as released")
         marks = {"color": lane.color, "fmt": lane.marker, "elinewidth": 0, "label": label}
@@ -301,6 +340,18 @@ def _reach(tables: list[pd.DataFrame]) -> tuple[float, float]:
     reach = part if np.ptp(whole) > SQUEEZE * np.ptp(part) else whole
     room = 0.06 * float(np.ptp(reach)) or 1.0
     return float(reach.min()) - room, float(reach.max()) + room
+
+
+def _name_ratios(ax: Axes) -> None:
+    """Ticks of an axis of ratios, written out: evenly spaced, at 1, 2 and 5 times powers of ten, or at powers alone."""
+    from matplotlib import ticker
+
+    low, high = ax.get_xlim()
+    times = [1.0, 2.0, 5.0] if high < FINE_RATIOS * low else [1.0]
+    near = high < NEAR_RATIOS * low
+    ax.xaxis.set_major_locator(ticker.MaxNLocator(6, steps=[1, 2, 5, 10]) if near else ticker.LogLocator(subs=times))
+    ax.xaxis.set_major_formatter(ticker.FuncFormatter(lambda ratio, _: f"{ratio:g}"))
+    ax.xaxis.set_minor_locator(ticker.NullLocator())
 
 
 def _widths(design: PublicDesign, names: pd.Index) -> Float:

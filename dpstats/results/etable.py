@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -13,7 +12,7 @@ import numpy as np
 import pandas as pd
 from statsmodels.iolib.table import SimpleTable
 
-from dpstats.arguments import check_flag, near_miss, safe_repr
+from dpstats.arguments import check_flag, named_rows, safe_repr
 from dpstats.cached import cached_property
 from dpstats.errors import ArgumentError
 from dpstats.families import Gaussian, NegativeBinomial
@@ -21,7 +20,16 @@ from dpstats.frames import WideFrame
 from dpstats.plan.methods import fit_spec, no_fit_statistics
 from dpstats.plan.row_counts import about_rows
 from dpstats.plan.row_notes import narrowed_columns
-from dpstats.plan.tables import auxiliary_facts, capped_at, in_units, method_name, modelled_level, penalty_text
+from dpstats.plan.tables import (
+    RATIOS,
+    auxiliary_facts,
+    capped_at,
+    in_units,
+    method_name,
+    modelled_level,
+    penalty_text,
+    ratios_of,
+)
 from dpstats.privacy.accounting import compose
 from dpstats.results.absorbed import AbsorbedResults
 from dpstats.results.contrasts import to_the_noise
@@ -41,7 +49,6 @@ Fit = GLMResults | AbsorbedResults | StatisticsResults
 FIT_WIDTH = 14  # the least width of the column of a fit
 NAME_WIDTH = 16  # the least width of the column of names
 NAME_LINES = 3  # so many lines may a name have before a fit goes to another panel
-MOST_ROWS = 8  # rows that a message lists
 
 COMMON_FACTS = ("Family", "Alpha", "Epsilon", "Delta", "Neighbours", "Certified", "Rows", "Persons")
 """Facts that every table has; others have a row where fits differ in them."""
@@ -54,11 +61,6 @@ STARS = {"*": 0.05, "**": 0.01, "***": 0.001}  # the mark of p-values below a le
 UNIDENTIFIED = "not identified"  # in the place of an error that is infinite
 
 WITHHELD = "not shown"  # in that of a column of a lasso that may stand for another one
-
-RATIOS = {"logit": "odds ratios", "log": "ratios of means"}  # what exponentiated coefficients are, by link
-
-RATES = "rate ratios (of the intercept a rate)"
-"""What they are of a model with exposures."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -204,7 +206,7 @@ class ETable(Printed):
         """Notes on the meaning of the cells, and on the joint cost of the fits."""
         notes = []
         if self.exponentiate:
-            kinds = dict.fromkeys(_ratios_of(fit) for fit in self.fits)
+            kinds = dict.fromkeys(ratios_of(fit) for fit in self.fits)
             notes.append(f"Ratios, exp(coef): {' and '.join(kinds)}.")
         brackets = {one.cells[name][1].strip(GAP) for one in self._columns for name in self.names if name in one.cells}
         if any(one.errors for one in self._columns) and brackets != {UNIDENTIFIED}:
@@ -349,53 +351,8 @@ def etable(
     if not isinstance(title, str | None):
         raise ArgumentError(f"title must be a string, got {safe_repr(title)}")
     names = _names([Column(one, exponentiate=False, stars=False) for one in chosen])
-    shown = _row_names(names, keep, drop, rename)
+    shown = named_rows(names, keep, drop, rename)
     return ETable(tuple(chosen), tuple(named), shown, exponentiate, check_flag("stars", stars), title or "")
-
-
-def _row_names(names: Sequence[str], keep: Any, drop: Any, rename: Any) -> dict[str, str]:
-    """What each row to show is called, by the name of its coefficient."""
-    shown = list(names if keep is None else _matches("keep", keep, names))
-    shown = [name for name in shown if drop is None or name not in _matches("drop", drop, names)]
-    if not shown:
-        raise ArgumentError("drop: no row is left; leave some of them out")
-    if not (isinstance(rename, Mapping | None) and all(isinstance(name, str) for name in (rename or {}).values())):
-        raise ArgumentError('rename must be a dict of strings by coefficient, such as {"sex[T.Male]": "Men"}')
-    for name in rename or {}:
-        if name not in names:
-            raise _no_row("rename", name, names, "")
-    called = {name: (rename or {}).get(name, name) for name in shown}
-    if len(set(called.values())) < len(called):
-        raise ArgumentError("rename gives two rows the same name; every row needs its own")
-    return called
-
-
-def _matches(argument: str, patterns: Any, names: Sequence[str]) -> list[str]:
-    """The names that are meant: by each pattern the name itself, or those that hold it, or that match it."""
-    listed = [patterns] if isinstance(patterns, str) else patterns
-    if not isinstance(listed, Sequence) or not all(isinstance(one, str) for one in listed):
-        raise ArgumentError(f"{argument} must be a string or a list of strings, got {safe_repr(patterns)}")
-    matches: list[str] = []
-    for pattern in listed:
-        try:
-            ways = [pattern] if pattern in names else [n for n in names if pattern in n]
-            ways = ways or [name for name in names if re.search(pattern, name)]
-        except re.error:
-            ways = []
-        if not ways:
-            raise _no_row(argument, pattern, names)
-        matches += ways
-    return list(dict.fromkeys(matches))
-
-
-def _no_row(argument: str, given: Any, names: Sequence[str], matches: str = " or matches it") -> ArgumentError:
-    near = near_miss(str(given), names)
-    has = (
-        f"did you mean {near!r}?"
-        if near
-        else f"the rows are {', '.join(names[:MOST_ROWS])}{', ...' * (len(names) > MOST_ROWS)}"
-    )
-    return ArgumentError(f"{argument}: no coefficient is called {safe_repr(given)}{matches}; {has}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -576,12 +533,6 @@ OF_SUMS = ("Absorbed", "Endogenous", "First-stage F", "Rows less groups", "Group
 def _names(columns: Sequence[Column]) -> list[str]:
     """The coefficients that any of the fits has kept."""
     return list(dict.fromkeys(str(name) for one in columns for name in one.numbers.index))
-
-
-def _ratios_of(fit: Fit) -> str:
-    """What the exponentials of coefficients are; beside an offset, as of exposures, means are rates."""
-    link = fit._family.link
-    return RATES if link == "log" and fit._design.offset_bound > 0 else RATIOS[link]
 
 
 def _about(fit: Fit) -> str:

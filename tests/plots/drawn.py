@@ -22,7 +22,7 @@ def fitted(rows: pd.DataFrame, formula: str = "b ~ x + z + group", **arguments: 
 def changed(result: dp.GLMResults, **facts: Any) -> Any:
     """What pictures ask of a result, with some of the facts replaced."""
     names = ("plan", "predicting_design", "guarantee", "in_model", "ignores_selection", "has_errors")
-    names += ("params", "bse", "noise_at_most", "variance_shares", "uncertainty")
+    names += ("_family", "_design", "params", "bse", "noise_at_most", "variance_shares", "uncertainty")
     return SimpleNamespace(**{name: getattr(result, name, None) for name in names} | facts)
 
 

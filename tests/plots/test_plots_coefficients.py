@@ -10,7 +10,7 @@ from looking import bars, caption, faults, legend, marks, rectangles
 
 import dpstats as dp
 from dpstats import plots
-from dpstats.errors import NotReleasedError
+from dpstats.errors import ArgumentError, NotReleasedError
 
 
 @pytest.mark.parametrize("alpha", [0.05, 0.3])
@@ -166,3 +166,77 @@ def test_a_legend_in_narrow_axes_is_not_cut(fit: dp.GLMResults) -> None:
         assert ax.xaxis.label.get_window_extent().x1 <= figure.bbox.x1
         assert all(figure.bbox.x0 <= name.get_window_extent().x0 for name in ax.get_yticklabels())
         pyplot.close(figure)
+
+
+@pytest.mark.parametrize("has_errors", [True, False])
+def test_ratios_are_exponentials_on_a_logarithmic_axis(
+    fit: dp.GLMResults, bare: dp.GLMResults, has_errors: bool
+) -> None:
+    one, label = (fit, "0.95 interval") if has_errors else (bare, "twice the noise at most")
+    plain, ratios = one.plot(), one.plot(exponentiate=True)
+    assert (ratios.get_xscale(), plain.get_xscale()) == ("log", "linear")
+    assert ratios.get_xlabel() == "odds ratios"
+    assert ratios.lines[0].get_xdata() == [1.0, 1.0]
+    drawn = ["part due to privacy"] if has_errors else [label]
+    for name in drawn:
+        bar, expected = rectangles(ratios, name), rectangles(plain, name)
+        assert bar[:, :2] == pytest.approx(np.exp(expected[:, :2]))
+        assert bar[:, 2].tolist() == expected[:, 2].tolist()
+    if has_errors:
+        (points, ends), (raw, raw_ends) = bars(ratios, label, 0), bars(plain, label, 0)
+        assert points[:, 0] == pytest.approx(np.exp(raw[:, 0]))
+        assert ends == pytest.approx(np.exp(raw_ends))
+        assert ratios.get_xlim() == pytest.approx(np.exp(plain.get_xlim()))
+    else:
+        assert marks(ratios, "within noise")[:, 0] == pytest.approx(np.exp(marks(plain, "within noise")[:, 0]))
+    assert not faults(ratios)
+    assert not any("^" in text.get_text() for text in ratios.get_xticklabels()), "ticks are written out"
+
+
+@pytest.mark.slow
+def test_ticks_of_ratios_are_as_many_as_have_room(fit: dp.GLMResults) -> None:
+    """The picture of an interval from 1 to r spans r^1.12."""
+    for high, near in ((1.2, True), (4.9, True), (5.1, False)):
+        table = fit.uncertainty().assign(coef=0.0, low=0.0, high=np.log(high))
+        ax = plots.coefficients(changed(fit, uncertainty=lambda alpha, one=table: one), exponentiate=True)
+        ticks = [at for at in ax.get_xticks() if ax.get_xlim()[0] <= at <= ax.get_xlim()[1]]
+        assert len(ticks) >= 3
+        assert np.allclose(np.diff(ticks, 2), 0) is near
+    for high, fine in ((50.0, True), (3_600.0, True), (3_900.0, False), (1e6, False)):
+        table = fit.uncertainty().assign(coef=0.0, low=0.0, high=np.log(high))
+        ax = plots.coefficients(changed(fit, uncertainty=lambda alpha, one=table: one), exponentiate=True)
+        low, end = ax.get_xlim()
+        assert bool(end < 1e4 * low) is fine
+        named = {text.get_text() for text in ax.get_xticklabels()}
+        assert {"1", "10"} <= named
+        assert ("5" in named) is ("20" in named) is fine
+    table = fit.uncertainty().assign(coef=0.0, low=-2_000.0, high=2_000.0)
+    ax = plots.coefficients(changed(fit, uncertainty=lambda alpha: table), exponentiate=True)
+    assert ax.get_xlim() == pytest.approx((np.exp(-99.0), np.exp(99.0))), "what overflows lies beyond the picture"
+
+
+def test_rows_are_chosen_and_named_as_in_tables(fit: dp.GLMResults) -> None:
+    def names(**options: object) -> list[str]:
+        return [text.get_text() for text in plots.coefficients(fit, **options).get_yticklabels()]  # type: ignore[arg-type]
+
+    assert names(keep=["z", "group[T.b]"]) == ["z", "group[T.b]"]
+    assert names(drop="group", rename={"x": "Hours"}) == ["Hours", "z"]
+    assert names(drop=["group", "x"], intercept=True) == ["Intercept", "z"]
+    points, _ = bars(plots.coefficients(fit, keep=["z", "x"]), "0.95 interval", 0)
+    assert points[:, 0] == pytest.approx(fit.debiased[["z", "x"]].to_numpy())
+    for options, match in (
+        ({"keep": "Z"}, "keep: no coefficient is called 'Z'"),
+        ({"rename": {"q": "Q"}}, "rename: no coefficient"),
+        ({"drop": ["x", "z", "group"]}, "no row is left"),
+        ({"exponentiate": 1}, "exponentiate"),
+    ):
+        with pytest.raises(ArgumentError, match=match):
+            names(**options)
+
+
+def test_ratios_of_another_link_are_refused(rows: pd.DataFrame, fit: dp.GLMResults) -> None:
+    linear = fitted(rows, "y ~ x + group", family="gaussian", inference=None)
+    with pytest.raises(ArgumentError, match="exponentiate needs a logit or log link, and that of the model is 'ident"):
+        linear.plot(exponentiate=True)
+    with pytest.raises(ArgumentError, match="linear has another one"):
+        plots.coefficients({"logit": fit, "linear": linear}, exponentiate=True)
