@@ -111,9 +111,12 @@ class ETable(Printed):
         """Numbers: a row for each term; columns (label, "coef"), (label, "std_error") and (label, "noise_at_most").
 
         "coef" is bias-corrected if the fit has errors and as released otherwise; NaN for terms that are not in a fit.
-        Ratios have "ratio", "low" and "high" instead, the ends of their 95 % intervals.
+        Ratios have "ratio", "low" and "high" instead, the ends of their 95 % intervals. With stars (label, "stars") has
+        the marks.
         """
         numbers = [one.ratios if self.exponentiate else one.numbers for one in self._columns]
+        if self.stars:
+            numbers = [table.assign(stars=one.marks) for table, one in zip(numbers, self._columns, strict=True)]
         table = pd.concat(dict(zip(self.labels, numbers, strict=True)), axis=1)
         return WideFrame(table.loc[list(self.names)].rename(index=dict(self.names)))
 
@@ -147,7 +150,10 @@ class ETable(Printed):
         return written_text(path, shown.as_latex(label, floating=self.title != ""))
 
     def to_csv(self, path: str | Path | None = None) -> str:
-        """`frame` as CSV, also written to `path` if one is given: all digits, two lines of headers, and no notes."""
+        """`frame` as CSV, also written to `path` if one is given: all digits, two lines of headers, and no notes.
+
+        With ``stars=True`` each fit has a column of its marks.
+        """
         return written_text(path, self.frame.to_csv())
 
     def _abreast(self, width: int) -> int:
@@ -410,13 +416,18 @@ class Column:
         cells |= {name: (cells[name][0], WITHHELD) for name in withheld}
         if not self.stars:
             return cells
-        pvalues = dict(self.fit.pvalues) if self.errors else {}
-        marks = {name: "*" * sum(pvalues.get(name, 1.0) < level for level in STARS.values()) for name in cells}
-        widest = len(STARS)
+        marks, widest = self.marks, len(STARS)
         return {
             name: (f"{first}{marks[name]:{GAP}<{widest}}", f"{second}{GAP * widest}")
             for name, (first, second) in cells.items()
         }
+
+    @cached_property
+    def marks(self) -> pd.Series[str]:
+        """The stars of each coefficient in the model; none without errors."""
+        names = self.numbers.index
+        pvalues = self.fit.pvalues[names] if self.errors else pd.Series(1.0, index=names)
+        return pd.Series(["*" * sum(value < level for level in STARS.values()) for value in pvalues], index=names)
 
     def _cell(self, coef: float, error: float, noise: float) -> tuple[str, str]:
         if self.errors:

@@ -543,3 +543,19 @@ def test_the_numbers_of_a_table_are_written_as_csv(fits: dict[str, dp.GLMResults
     read = pd.read_csv(tmp_path / "table.csv", header=[0, 1], index_col=0)
     assert read.columns.tolist() == table.frame.columns.tolist()
     assert np.array_equal(read.to_numpy(), table.frame.to_numpy(), equal_nan=True)
+
+
+@pytest.mark.parametrize("exponentiate", [False, True])
+def test_stars_of_a_table_are_written_as_csv(fits: dict[str, dp.GLMResults], exponentiate: bool) -> None:
+    """They were left out without a word."""
+    logit, plain = fits["logit"], "" if exponentiate else "plain"
+    table = dp.etable([logit, *([fits[plain]] if plain else [])], exponentiate=exponentiate, stars=True)
+    read = pd.read_csv(io.StringIO(table.to_csv()), header=[0, 1], index_col=0, keep_default_na=False)
+    assert read["(1)"].columns[-1] == "stars"
+    for name, pvalue in logit.pvalues.items():
+        assert read.loc[name, ("(1)", "stars")] == "*" * sum(pvalue < level for level in (0.05, 0.01, 0.001))
+    assert "***" in set(read["(1)", "stars"])
+    if plain:
+        assert set(read["(2)", "stars"]) == {""}
+    unmarked = dp.etable([logit], exponentiate=exponentiate).frame
+    assert "stars" not in unmarked["(1)"]
