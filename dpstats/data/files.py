@@ -17,6 +17,7 @@ from dpstats.arguments import can_be_path, safe_repr
 from dpstats.data.batches import Files, batches_of, check_fragments, declared_columns
 from dpstats.data.csv import LONGEST, UNREAD, Dialect, batches_of_lines
 from dpstats.data.table import BATCH_ROWS, Stream, Table
+from dpstats.domain.codebook import check_separator
 from dpstats.errors import DataError
 
 PARQUET = (".parquet", ".pq")
@@ -163,13 +164,7 @@ def _header(name: str, delimiter: str) -> tuple[str, ...]:
             "in a line feed"
         )
     names = tuple(cell.strip() for cell in next(csv.reader([text], delimiter=delimiter)))
-    others = [sign for sign in ",;\t|" if sign != delimiter and sign in names[0]]
-    if len(names) == 1 and others:
-        what = {",": "commas", "\t": "tabulators"}[delimiter]
-        raise DataError(
-            f"data: the first line of {name!r} names a single column and contains {others[0]!r}; columns must be "
-            f"separated by {what}: write the file so, or name it .tsv if tabulators separate them"
-        )
+    check_separator(f"data: the first line of {name!r}", names, delimiter)
     return names
 
 

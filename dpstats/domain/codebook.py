@@ -106,7 +106,8 @@ def _places(headings: list[str]) -> dict[str, int]:
     """Which column of the codebook holds what."""
     places = {what: headings.index(alias) for what, names in HEADINGS.items() for alias in names if alias in headings}
     if "name" not in places or not {"levels", "low", "high"} & set(places):
-        raise DomainError("the first line of the codebook must be name,low,high,levels")
+        separated = ", divided by commas, with numbers such as 0.5" if any(";" in one for one in headings) else ""
+        raise DomainError(f"the first line of the codebook must be name,low,high,levels{separated}")
     unread = [heading for at, heading in enumerate(headings) if heading and at not in places.values()]
     over = [heading for heading in unread if heading not in REMARKS or unread.count(heading) > 1]
     if over:
@@ -136,8 +137,9 @@ def _declaration(place: int, cells: dict[str, str], number: Callable[[object], f
         return _two_truths([level.strip() for level in levels.split("|")])
     ends = _ends(low, high, number)
     if levels or any(end != end for end in ends):
+        numbers = ", written as 0.5 and 1000, with no comma" if low or high else ""
         raise DomainError(
-            f"line {place} of the codebook must have two numbers (low and high), levels such as a|b|c, or bool"
+            f"line {place} of the codebook must have two numbers (low and high{numbers}), levels such as a|b|c, or bool"
         )
     return range_of(f"line {place} of the codebook", ends, extras)
 
@@ -423,6 +425,17 @@ def _schema(frame: Any) -> Iterable[tuple[str, str]]:
     )
 
 
+def check_separator(first_line: str, names: Sequence[str], delimiter: str) -> None:
+    """Raise DataError if the columns of a file seem to be separated by another sign."""
+    others = [sign for sign in ",;\t|" if sign != delimiter and any(sign in name for name in names)]
+    if len(names) == 1 and others:
+        what = {",": "commas", "\t": "tabulators"}[delimiter]
+        raise DataError(
+            f"{first_line} names a single column and contains {others[0]!r}; columns must be separated by {what}: "
+            "write the file so, or name it .tsv if tabulators separate them"
+        )
+
+
 def _file_schema(path: Path) -> list[tuple[str, str]]:
     """Names and types of a Parquet file, by its schema, or names of a CSV file, by its first line.
 
@@ -438,9 +451,13 @@ def _file_schema(path: Path) -> list[tuple[str, str]]:
             schema = parquet.read_schema(path)
             return [(str(n), str(t).partition("<")[0]) for n, t in zip(schema.names, schema.types, strict=True)]
         if path.suffix.lower() in (".csv", ".tsv"):
+            delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
             with path.open(encoding="utf-8-sig", newline="") as file:
-                names = next(csv.reader(file, delimiter="\t" if path.suffix.lower() == ".tsv" else ","), [])
+                names = next(csv.reader(file, delimiter=delimiter), [])
+            check_separator(f"{frame}: the first line of {str(path)!r}", names, delimiter)
             return [(name.strip(), UNKNOWN) for name in names]
+    except DataError:
+        raise
     except FileNotFoundError as error:
         raise DataError(f"{frame}: there is no file {str(path)!r}; check the path") from error
     except (OSError, UnicodeError, ValueError, csv.Error) as error:

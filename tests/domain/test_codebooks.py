@@ -70,6 +70,10 @@ def test_points_that_pandas_wrote_tell_nothing() -> None:
         ("a,b\n1,2", "name,low,high,levels"),
         ("name,low,high\nx,1,", "line 2 of the codebook must have two numbers"),
         ("name,low,high\ny,0,1\nx,one,2", "line 3"),
+        ('name,low,high\nx,"0,5",10', r"two numbers \(low and high, written as 0.5 and 1000, with no comma\)"),
+        ('name,low,high,levels\nx,"1,000","9,000",', "written as 0.5 and 1000, with no comma"),
+        ("name,low,high,levels\nx,0,5,10,", "written as 0.5 and 1000, with no comma"),
+        ("name;low;high\nx;0,5;10", "name,low,high,levels, divided by commas, with numbers such as 0.5"),
         ("name,low,high,levels\nx,0,1,a|b", "line 2"),
         ("name,low,high\nx,0,1\nx,0,2", "line 3 of the codebook repeats a name"),
         ("name,low,high\n,0,1", "line 2 of the codebook has no name"),
@@ -342,6 +346,10 @@ def test_a_template_of_a_file_reads_no_row(tmp_path: Path) -> None:
         assert all(line in text for line in lines)
         assert "731" not in text
         assert "canary" not in text
+    for separated in ("age;smoker\n731;1\n", "age|smoker\n731|1\n"):
+        (tmp_path / "other.csv").write_text(separated)
+        with pytest.raises(DataError, match=r"other.csv' names a single column and contains '[;|]'; columns must be"):
+            dp.Domain.template(tmp_path / "other.csv")
     for missing in ("none.parquet", "none.csv", "rows.xlsx"):
         with pytest.raises(DataError, match=r"check the path|must end in"):
             dp.Domain.template(str(tmp_path / missing))
