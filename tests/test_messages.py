@@ -11,7 +11,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.results.model import NOT_RELEASED
+from dpstats.results.fitted_model import NOT_RELEASED
 
 DOMAIN = {"y": (0, 1), "x": (0, 1)}
 

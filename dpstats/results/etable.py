@@ -34,9 +34,9 @@ from dpstats.privacy.accounting import compose
 from dpstats.results.absorbed import AbsorbedResults
 from dpstats.results.contrasts import to_the_noise
 from dpstats.results.error_advice import choice_notes, hidden_shares, withheld_names
+from dpstats.results.fitted_model import FittedModel
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.groups import GroupResults
-from dpstats.results.model import FittedModel
 from dpstats.results.statistics import IVResults, StatisticsResults
 from dpstats.results.stored import Printed, json_text
 from dpstats.results.summary import counted_name, has_exact_noise, place_of_noise, rows_text

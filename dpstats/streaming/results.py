@@ -20,7 +20,7 @@ from dpstats.plan.row_counts import RowCount
 from dpstats.plots import style
 from dpstats.quiet import quiet
 from dpstats.results.contrasts import inference_table
-from dpstats.results.model import NOT_RELEASED, FittedModel
+from dpstats.results.fitted_model import NOT_RELEASED, FittedModel
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.streaming.fit import MOST_REMAINDER
 from dpstats.streaming.plan import StreamPlan, header, neighbouring_rows, promise, ticks_table
