@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import pickle
 import shutil
-import subprocess
-import sys
 import time
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
+from benchmarks.audits.ledger_faults import context
 from dpstats.errors import ArgumentError, BudgetExceeded, DataError, ReleaseError, StreamError
 from dpstats.privacy.accounting import compose
 from dpstats.streaming import Refits, Regression, Schedule
@@ -294,48 +295,38 @@ def test_streams_are_not_pickled() -> None:
         pickle.dumps(make())
 
 
-CHILD = """
-import sys
-sys.path.insert(0, {folder!r})
-from test_refits import make, so_far
-import dpstats as dp
-
-sys.stdin.readline()
-stream = make(schedule=1, horizon=40, state={state!r}, ledger=dp.Ledger.open({ledger!r}))
-while stream.tick < 40:
-    tick = stream.tick + 1
-    if stream.results is not None:
-        print(stream.tick, stream.results.scaled_params.tolist(), flush=True)
-    found = stream.update(so_far(min(tick, 6)))
-    print(tick, found.scaled_params.tolist(), flush=True)
-"""
+def release_all(folder: Path, pipe: Connection) -> None:
+    """Once a parent says so, open the stream and close all its ticks, saying each result before and after."""
+    pipe.recv()
+    stream = make(schedule=1, horizon=40, state=folder / "state", ledger=dp.Ledger.open(folder / "ledger"))
+    while stream.tick < 40:
+        tick = stream.tick + 1
+        if stream.results is not None:
+            pipe.send((stream.tick, stream.results.scaled_params.tolist()))
+        found = stream.update(so_far(min(tick, 6)))
+        pipe.send((tick, found.scaled_params.tolist()))
 
 
 @pytest.mark.slow
 def test_killed_processes_show_one_release_a_tick(tmp_path: Path) -> None:
     """Three processes killed at random instants: no tick is shown with two results, and the ledger has one charge."""
     dp.Ledger(tmp_path / "ledger", dataset="d", eps=5.0)
-    folder = str(Path(__file__).resolve().parent)
-    code = CHILD.format(folder=folder, state=str(tmp_path / "state"), ledger=str(tmp_path / "ledger"))
-    random, shown = np.random.default_rng(1), dict[int, str]()
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    # They import side by side, and each waits for a line before it opens the stream.
-    for child in [subprocess.Popen([sys.executable, "-c", code], **pipes) for _ in range(3)]:
-        assert child.stdin is not None
-        assert child.stdout is not None
-        child.stdin.write("\n")
-        child.stdin.flush()
-        lines = [child.stdout.readline() for _ in range(int(random.integers(1, 6)))]
+    random, shown = np.random.default_rng(1), dict[int, list[float]]()
+    for _ in range(3):
+        pipe, theirs = context().Pipe()
+        child = context().Process(target=release_all, args=(tmp_path, theirs))
+        child.start()
+        theirs.close()
+        pipe.send("begin")
+        found = [pipe.recv() for _ in range(int(random.integers(1, 6)))]
         time.sleep(float(random.uniform(0, 0.02)))
         child.kill()
-        lines += child.stdout.read().splitlines(keepends=True)
-        child.wait()
-        child.stdout.close()
-        child.stdin.close()
-        for line in lines:
-            if line.endswith("\n"):
-                tick, _, values = line.partition(" ")
-                assert shown.setdefault(int(tick), values) == values
+        child.join()
+        with pipe, contextlib.suppress(EOFError, OSError):
+            while True:
+                found.append(pipe.recv())
+        for tick, values in found:
+            assert shown.setdefault(tick, values) == values
     assert len(shown) > 3
     assert len(dp.Ledger.open(tmp_path / "ledger").entries()) == 1
 

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import secrets
 import shutil
-import signal
 import stat
 import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
+from benchmarks.audits.ledger_faults import context
 from dpstats.errors import ArgumentError, LedgerError, StreamError
 from dpstats.streaming import Regression
 from dpstats.streaming.checkpoint import digest_of
@@ -407,58 +410,53 @@ def test_a_forked_process_does_not_go_on(folder: Path) -> None:
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
-PROGRAM = """
-import sys
-from pathlib import Path
-sys.path.insert(0, {here!r})
-from test_stream_keeping import opened, rows
-import dpstats.errors
-folder, ticks = Path(sys.argv[1]), int(sys.argv[2])
-print("ready", flush=True)
-sys.stdin.readline()
-while True:
-    try:
-        stream = opened(folder, horizon=40)
-        if stream.tick >= ticks:
-            break
-        tick = stream.tick + 1
-        result = stream.update(rows(tick))
-        print(tick, result.scaled_params.tobytes().hex(), flush=True)
-    except dpstats.errors.StreamError:
-        print("refused", flush=True)
-"""
+def close_ticks(folder: Path, ticks: int, pipe: Connection) -> None:
+    """Once a parent says so, open the stream and close ticks until there are so many, saying each release."""
+    pipe.send("ready")
+    pipe.recv()
+    while True:
+        try:
+            stream = opened(folder, horizon=40)
+            if stream.tick >= ticks:
+                break
+            tick = stream.tick + 1
+            result = stream.update(rows(tick))
+            pipe.send((tick, result.scaled_params.tobytes().hex()))
+        except StreamError:
+            pass
 
 
-def processes(folder: Path, count: int, ticks: int) -> list[subprocess.Popen[str]]:
-    """Running processes that wait for `begin` before they open the stream; they import side by side."""
-    command = [sys.executable, "-c", PROGRAM.format(here=str(Path(__file__).parent)), str(folder), str(ticks)]
-    pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    waiting = [subprocess.Popen(command, **pipes) for _ in range(count)]
-    for process in waiting:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "ready\n"
+def processes(folder: Path, count: int, ticks: int) -> list[tuple[BaseProcess, Connection]]:
+    """Running processes that wait for word before they open the stream; forked from one that has the package."""
+    waiting = []
+    for _ in range(count):
+        pipe, theirs = context().Pipe()
+        process = context().Process(target=close_ticks, args=(folder, ticks, theirs))
+        process.start()
+        theirs.close()
+        waiting.append((process, pipe))
+    for _, pipe in waiting:
+        assert pipe.recv() == "ready"
     return waiting
 
 
-def begin(process: subprocess.Popen[str]) -> None:
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
-
-
-def lines_of(process: subprocess.Popen[str]) -> list[tuple[int, str]]:
-    found = [line.split() for line in process.communicate()[0].splitlines() if line and not line.startswith("refused")]
-    return [(int(tick), params) for tick, params in found if len(params) == 32]
+def releases(pipe: Connection) -> Iterator[tuple[int, str]]:
+    """All that a process sent before it ended."""
+    with pipe, contextlib.suppress(EOFError, OSError):
+        while True:
+            yield pipe.recv()
 
 
 @pytest.mark.slow
 def test_a_race_gives_each_tick_to_one_process(folder: Path) -> None:
     ticks = 12
     racing = processes(folder, 3, ticks)
-    for process in racing:
-        begin(process)
-    closed = [line for process in racing for line in lines_of(process)]
-    assert all(process.wait() == 0 for process in racing)
+    for _, pipe in racing:
+        pipe.send("begin")
+    closed = [release for _, pipe in racing for release in releases(pipe)]
+    for process, _ in racing:
+        process.join()
+        assert process.exitcode == 0
     assert sorted(tick for tick, _ in closed) == list(range(1, ticks + 1))
     stream = opened(folder, horizon=40)
     for tick, params in closed:
@@ -470,13 +468,13 @@ def test_a_race_gives_each_tick_to_one_process(folder: Path) -> None:
 def test_killed_processes_repeat_their_numbers(folder: Path) -> None:
     """Real signals, at random instants of a fixed seed; the long run is in benchmarks/streams/kills.py."""
     random, shown = np.random.default_rng(0), dict[int, str]()
-    for process in processes(folder, 4, 40):
-        begin(process)
+    for process, pipe in processes(folder, 4, 40):
+        pipe.send("begin")
         time.sleep(float(random.uniform(0.02, 0.3)))
-        process.send_signal(signal.SIGKILL)
-        for tick, params in lines_of(process):
+        process.kill()
+        for tick, params in releases(pipe):
             assert shown.setdefault(tick, params) == params
-        process.wait()
+        process.join()
     stream = opened(folder, horizon=40)
     for tick, params in shown.items():
         assert stream.at(tick).scaled_params.tobytes().hex() == params
