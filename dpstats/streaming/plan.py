@@ -194,7 +194,7 @@ class StreamPlan:
         """Why no regression of this stream has errors, where none can have them."""
         name = self.family.name
         if not self.normal:
-            return "errors of a stream are proved for normal noise; give delta= for it"
+            return "they need normal noise; pass delta=, such as delta=1e-9, when you create the stream"
         if self.penalty is not None and self.penalty.sparse:
             return "errors are not valid after a selection by the same sums; leave the penalty out"
         if self.design.score_ratio is None:

@@ -129,7 +129,7 @@ class StreamResults(FittedModel):
     def _inferred(self) -> ReleasedErrors:
         reason = self._obstacle()
         if reason is not None:
-            raise NotReleasedError(f"not released: {reason}")
+            raise NotReleasedError(f"this regression has no standard errors: {reason}")
         with quiet():
             inference, basis = self.plan.fitting.inference(self.sums, self.deviation, self._remainder)
         return ReleasedErrors(inference, basis, np.zeros(len(basis)))
@@ -146,15 +146,17 @@ class StreamResults(FittedModel):
         if self._remainder <= MOST_REMAINDER:
             return None
         far = (
-            f"the rows of tick {self.first} and those after it were linearised too far from these coefficients for "
-            "valid errors"
+            f"when the stream summed the rows from tick {self.first} on, its coefficients were still too far from "
+            "these, so standard errors would be wrong"
         )
         if self.with_errors is not None:
-            return f"{far}; between{self.with_errors} has some"
+            return f"{far}; type stream.between{self.with_errors}.bse, for ticks that have some"
         more, untold = "more rows a tick", self.plan.without_typical
         if untold:
-            more = f"typical values of {', '.join(untold)} declared, by dp.Range(..., typical=(mean, sd)), or {more}"
-        return f"{far}, and no other ticks tried that end here have any; a stream with {more} is likelier to"
+            more = f"{more}, or typical values declared as dp.Range(..., typical=(mean, sd)) for {', '.join(untold)}"
+        return (
+            f"{far}, and no other ticks tried that end here have any; a new stream is likelier to have some with {more}"
+        )
 
     @cached_property
     def _remainder(self) -> float:

@@ -532,6 +532,16 @@ def test_pictures_have_intervals_at_the_ticks_with_errors() -> None:
     pyplot.close("all")
 
 
+def test_a_stream_without_delta_says_what_its_errors_need(tmp_path: Path) -> None:
+    result = Regression("y ~ x + g", LOGIT, 1.0, family="binomial", horizon=2, state=tmp_path / "state").update(
+        frame(300, 1, binary=True)
+    )
+    with pytest.raises(
+        NotReleasedError, match=r"^this regression has no standard errors: they .* pass delta=, such as"
+    ):
+        _ = result.bse
+
+
 def caption_of(axes: Any) -> str:
     (caption,) = [text for text in axes.texts if text.get_gid() == "caption"]
     return " ".join(caption.get_text().split())
@@ -544,14 +554,15 @@ def test_errors_are_withheld_where_rows_were_linearised_far_off(tmp_path: Path) 
         result = stream.update(frame(4000, tick, binary=True, slope=2.0))
     first = stream.between(0, 4)
     assert first.with_errors is not None
-    with pytest.raises(NotReleasedError, match=rf"linearised too far.*between\({first.with_errors[0]}, 4\) has some"):
+    typed = rf"no standard errors: .* too far from these.*type stream\.between\({first.with_errors[0]}, 4\)\.bse"
+    with pytest.raises(NotReleasedError, match=typed):
         _ = first.bse
     assert stream.between(*first.with_errors).has_errors
-    with pytest.raises(NotReleasedError, match=r"no other ticks.*typical values of x declared.* or more rows a tick"):
+    with pytest.raises(NotReleasedError, match=r"no other ticks.*more rows a tick, or typical values .* for x$"):
         _ = stream.between(0, 1).bse
     first.save(tmp_path / "first.json")
     assert StreamResults.load(tmp_path / "first.json").with_errors == first.with_errors
-    with pytest.raises(NotReleasedError, match="linearised"):
+    with pytest.raises(NotReleasedError, match="so standard errors would be wrong"):
         stream.change(4)
     late = stream.window(3)
     assert late.has_errors
