@@ -79,6 +79,12 @@ class FitStatisticsPlan:
     variables: tuple[tuple[str, float | None], ...] | None = None
     by: str | None = None  # the factor by whose levels averages are taken
 
+    @property
+    def steps(self) -> dict[str, float | None]:
+        """The changes that were named, as `fitstats_variables` takes them."""
+        named = dict(self.variables or ())
+        return {name: step if step is None or step % 1 else int(step) for name, step in named.items()}
+
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON; what is not asked for is left out, as older plans have it."""
         named = {name: value for name in ("variables", "by") if (value := getattr(self, name)) is not None}

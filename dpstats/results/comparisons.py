@@ -407,12 +407,15 @@ class Comparer:
     def _left_out(self, compared: set[str]) -> str:
         """Which variables of the formula are not compared by default, and what to type for them; empty if all are."""
         design = self.plan.design
-        if not isinstance(design, DesignSpec) or (self.plan.fitstats is not None and self.plan.fitstats.variables):
+        if not isinstance(design, DesignSpec):
             return ""
         inside = formula_variables(design)
         dropped = [name for name, one in inside.items() if one.column not in self.model.columns]
         names = [name for name in design.parsed.exog_columns if name not in compared.union(dropped)]
-        steps = {name: None if one.factor is not None else 1 for name, one in inside.items() if one.alone}
+        steps: dict[str, float | None] = {
+            name: None if one.factor is not None else 1 for name, one in inside.items() if one.alone
+        }
+        steps.update(self.plan.fitstats.steps if self.plan.fitstats else {})
         bought = [name for name in names if name in steps]
         of_which = "their slopes" if bought == names else f"slopes of {', '.join(bought)}"
         steps_of = f"{argument('fitstats_variables', steps)} in the call of the fit buys steps"

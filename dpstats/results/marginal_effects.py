@@ -19,7 +19,7 @@ from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.frames import EffectFrame, WideFrame
 from dpstats.inference.estimates import check_level
-from dpstats.mechanisms.design import divided_variables
+from dpstats.mechanisms.design import divided_variables, formula_variables
 from dpstats.plan import Plan
 from dpstats.plan.methods import no_averages
 from dpstats.results.contrasts import inference_table
@@ -27,6 +27,7 @@ from dpstats.results.fit_statistics import Effect, FitStatistics, HalfWidth, con
 from dpstats.results.standard_errors import ReleasedErrors
 from dpstats.results.stored import Printed
 from dpstats.summaries import Summary
+from dpstats.wording import argument, joined
 
 Vector = NDArray[np.float64]
 At = Literal["overall", "mean", "zero"]
@@ -172,6 +173,13 @@ def marginal_effects(
         effects = _slopes(model, slope, bends, lambda coef: statistics.width_of(moves.times(coef)))
     ratios: dict[str, tuple[float, float, float]] = {}
     if dummy and statistics is not None and at == "overall" and family.link != "identity":
+        if unbought := _unbought(model, statistics):
+            steps = {**(plan.fitstats.steps if plan.fitstats else {}), **dict.fromkeys(unbought)}
+            raise NotReleasedError(
+                f"get_margeff(dummy=True): the fit bought no averages by level of {joined(unbought)}. "
+                f"{argument('fitstats_variables', steps)} in the call of the fit buys them. dummy=False has the "
+                "derivatives, and fit.comparisons() the changes that were bought"
+            )
         changes, ratios = _changes(model, statistics, alpha)
         effects |= changes
     value, se, pvalues = np.array([(one.value, one.se, one.pvalue) for one in effects.values()]).reshape(-1, 3).T
@@ -220,6 +228,16 @@ def _at_zero(model: FittedColumns) -> dict[str, Effect]:
 def _slope(family: Family, eta: Vector) -> Vector:
     """The derivative of the mean response."""
     return np.asarray(derivative(family.mean, eta), dtype=np.float64)
+
+
+def _unbought(model: FittedColumns, statistics: FitStatistics) -> list[str]:
+    """The factors by themselves of which the averages by level were not bought: a derivative is no change of level."""
+    bought = [factor.columns for factor in statistics.functions.factors]
+    fitted, unbought = set(model.columns), []
+    for name, one in formula_variables(model.plan.design).items():
+        if one.alone and one.factor is not None and one.column in fitted and one.factor.columns not in bought:
+            unbought.append(name)
+    return unbought
 
 
 def _changes(

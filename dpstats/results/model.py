@@ -361,7 +361,7 @@ class ReleasedModel(FittedModel):
         Raises
         ------
         NotReleasedError
-            If what it needs was not released.
+            If what it needs was not released; with `dummy` also if `fitstats_variables` of the call left a factor out.
 
         Examples
         --------

@@ -565,6 +565,18 @@ class TestComparisons:
             ends = np.log(ends) if family == "poisson" else ends
             assert ends.tolist() == pytest.approx(test.conf_int()[0].tolist(), rel=1e-6)
 
+    def test_a_change_of_level_that_was_not_bought_is_no_derivative(self) -> None:
+        """`fitstats_variables` of others dropped the factors, whose lines were derivatives: .395 (.002) for .444."""
+        data = {"frame": frame("binomial"), "domain": {**DOMAIN, "y": RESPONSES["binomial"]}}
+        fit = dp.logit("y ~ x + g", data["frame"], 5.0, domain=data["domain"], fitstats_variables={"x": 0.5}, seed=1)
+        with pytest.raises(NotReleasedError, match=r"of g\. fitstats_variables=\{'x': 0\.5, 'g': None\}"):
+            fit.get_margeff(dummy=True)
+        assert fit.get_margeff().names == ("g[T.b]", "g[T.c]", "x")
+        told = " ".join(repr(fit.comparisons()).split())
+        assert (
+            "not compared: g; get_margeff() has their slopes, and fitstats_variables={'g': None, 'x': 0.5} in" in told
+        )
+
     def test_numbers_left_out_are_named_with_what_to_type(self) -> None:
         """They went by in silence, and a log link was refused for them."""
         for family in ("binomial", "poisson"):
