@@ -24,7 +24,7 @@ from dpstats.formula.joint_bodies import JointBody, joint_bodies, number_widths
 from dpstats.formula.parse import Formula, is_logarithm, parse
 from dpstats.formula.patsy_internals import DesignInfo
 from dpstats.formula.reader import ReadableDesign
-from dpstats.formula.redundant_columns import refuse_redundant
+from dpstats.formula.redundant_columns import refuse_redundant, refuse_single_values
 from dpstats.formula.response import (
     Kind,
     ResponseSpec,
@@ -172,6 +172,7 @@ def requested_spec(
         raise FormulaError(
             f"the response {design.response.name} has the same value in every row that the Domain allows"
         )
+    refuse_single_values(design.parsed, design.subset, design.support)
     refuse_redundant(design.coding, design.domain, design.support, absorbed)
     return design
 

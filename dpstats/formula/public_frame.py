@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +34,9 @@ POINTS = (8191, 1009, 251, 61, 17)
 MOST_ROWS = 2**17
 MOST_LEVEL_COMBINATIONS = 2**12
 MOST_CORNER_COLUMNS = 10
+
+SEED = 20_261_130
+"""Of drawn rows, public: they are a function of formula and Domain."""
 
 
 def public_frame(domain: Domain, columns: Sequence[str], *, faces: bool = False) -> dict[str, Encoded]:
@@ -113,3 +117,39 @@ def _steps(columns: int, size: int) -> NDArray[np.intp]:
     for _ in range(60):
         golden = (1 + golden) ** (1 / max(columns, 2))
     return np.array([1, *(max(1, round(size * golden**-power)) for power in range(1, columns))], dtype=np.intp)
+
+
+def drawn_rows(
+    codes: Iterable[tuple[Sequence[str], str]], domain: Domain, count: int, random: np.random.Generator
+) -> dict[str, Encoded]:
+    """Independent values of the columns that parts of a formula read: even ones, whole ones, and those that it names.
+
+    Also between any two that it names: where a curve has pieces, or a comparison turns. `codes` are the columns that
+    each part reads, and its code.
+    """
+    drawn: dict[str, Encoded] = {}
+    written = [(reads, set(_numbers_of(code))) for reads, code in codes]
+    for name in dict.fromkeys(name for reads, _ in written for name in reads):
+        declared = domain[name]
+        if isinstance(declared, Levels):
+            places = np.resize(np.arange(len(declared.values)), count)
+            drawn[name] = Codes(random.permutation(places), declared.values)
+            continue
+        low, high = declared.low, declared.high
+        share = random.random(count)
+        values = low * (1 - share) + high * share
+        named = {low, high}.union(*(numbers for reads, numbers in written if name in reads))
+        marks = np.array(sorted(value for value in named if low <= value <= high))
+        marks = np.concatenate([marks, (marks[1:] + marks[:-1]) / 2])
+        values[: count // 4] = random.choice(marks, count // 4)
+        if np.floor(high) >= np.ceil(low):
+            some = slice(count // 4, count // 2)
+            values[some] = np.clip(np.round(values[some]), np.ceil(low), np.floor(high))
+        drawn[name] = random.permutation(values)
+    return drawn
+
+
+def _numbers_of(code: str) -> Iterator[float]:
+    for node in ast.walk(ast.parse(code, mode="eval")):
+        if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
+            yield from (float(node.value), -float(node.value))

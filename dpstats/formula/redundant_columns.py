@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ast
 import itertools
 import math
 import sys
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -17,8 +16,10 @@ from dpstats.domain import Domain, Levels, Range
 from dpstats.errors import FormulaError
 from dpstats.formula.coding import PublicFactor, factor_values, refuse_repeated_sums
 from dpstats.formula.expression import Apply, Column, categorical, columns_of, may_miss
+from dpstats.formula.parse import Formula
 from dpstats.formula.patsy_internals import DesignInfo, SubtermInfo, Term
-from dpstats.formula.public_frame import Codes, Encoded
+from dpstats.formula.public_frame import SEED, Codes, drawn_rows
+from dpstats.formula.response import Condition
 from dpstats.formula.syntax import locate
 from dpstats.formula.vanishing_forms import is_polynomial
 from dpstats.wording import joined
@@ -38,9 +39,6 @@ MORE_ROWS = 10_000
 
 MOST_COLUMNS = 600
 """Beyond it combinations are not looked for: it would take more than a second."""
-
-SEED = 20_261_130
-"""Public: the rows are a function of formula and Domain."""
 
 
 @dataclass(frozen=True)
@@ -72,6 +70,23 @@ def refuse_redundant(info: DesignInfo, domain: Domain, support: Domain, absorbed
                 if support is not domain and not _dependent(info, domain, part, count):
                     raise FormulaError(_cut_off(domain, support, terms))
                 raise FormulaError(_message(info, support, parts, terms, absorbed))
+
+
+def refuse_single_values(parsed: Formula, condition: Condition | None, support: Domain) -> None:
+    """Raise FormulaError for a column of the formula that has a single value in all rows of its subset.
+
+    A range that is still to be bought tells nothing of what the subset keeps.
+    """
+    if condition is None or parsed.subset is None or any(_is_open(support[name]) for name in parsed.subset_columns):
+        return
+    rows = drawn_rows([(parsed.subset_columns, parsed.subset.code)], support, MORE_ROWS, np.random.default_rng(SEED))
+    met = condition(rows)
+    for name, column in rows.items():
+        values = (column.values if isinstance(column, Codes) else column)[met]
+        if name in parsed.exog_columns and len(np.unique(values)) == 1:
+            raise FormulaError(
+                f"{name} has the same value in every row that {parsed.subset.code} keeps: leave {name} out of the terms"
+            )
 
 
 def _tangled(info: DesignInfo, domain: Domain) -> list[PublicFactor]:
@@ -172,7 +187,8 @@ def _evaluated(
 ) -> tuple[Array, list[_Columns]]:
     """Columns on rows drawn from the Domain, but for rows that a fit would leave out, and whose columns they are."""
     factors = list(dict.fromkeys(factor for one in part for factor in one.factors))
-    values, known = factor_values(factors, _drawn(factors, support, count, random))
+    codes = [(columns_of(factor.node), factor.code) for factor in factors]
+    values, known = factor_values(factors, drawn_rows(codes, support, count, random))
     columns, owners = [], []
     for one in part:
         own = np.ones((count, 1))
@@ -185,41 +201,6 @@ def _evaluated(
         owners += [one] * own.shape[1]
     whole = np.concatenate(columns, axis=1)
     return whole[np.broadcast_to(known, count) & np.isfinite(whole).all(axis=1)], owners
-
-
-def _drawn(
-    factors: Sequence[PublicFactor], support: Domain, count: int, random: np.random.Generator
-) -> dict[str, Encoded]:
-    """Independent values of the columns that factors read: even ones, whole ones, and those that the formula names.
-
-    Also between any two that it names: where a curve has pieces, or a comparison turns.
-    """
-    drawn: dict[str, Encoded] = {}
-    written = [(columns_of(one.node), set(_numbers_of(one.code))) for one in factors]
-    for name in dict.fromkeys(name for factor in factors for name in columns_of(factor.node)):
-        declared = support[name]
-        if isinstance(declared, Levels):
-            codes = np.resize(np.arange(len(declared.values)), count)
-            drawn[name] = Codes(random.permutation(codes), declared.values)
-            continue
-        low, high = declared.low, declared.high
-        share = random.random(count)
-        values = low * (1 - share) + high * share
-        named = {low, high}.union(*(numbers for reads, numbers in written if name in reads))
-        marks = np.array(sorted(value for value in named if low <= value <= high))
-        marks = np.concatenate([marks, (marks[1:] + marks[:-1]) / 2])
-        values[: count // 4] = random.choice(marks, count // 4)
-        if np.floor(high) >= np.ceil(low):
-            some = slice(count // 4, count // 2)
-            values[some] = np.clip(np.round(values[some]), np.ceil(low), np.floor(high))
-        drawn[name] = random.permutation(values)
-    return drawn
-
-
-def _numbers_of(code: str) -> Iterator[float]:
-    for node in ast.walk(ast.parse(code, mode="eval")):
-        if isinstance(node, ast.Constant) and isinstance(node.value, (int, float)):
-            yield from (float(node.value), -float(node.value))
 
 
 def _adds_nothing(info: DesignInfo, support: Domain, parts: Sequence[Sequence[_Columns]], term: Term) -> bool:

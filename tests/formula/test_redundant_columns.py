@@ -250,6 +250,47 @@ def test_two_codings_of_many_levels_are_found_and_a_design_of_more_is_not_looked
     assert refusal(formula) is None
 
 
+@pytest.mark.parametrize(
+    ("terms", "subset", "name"),
+    [
+        ("x + h", "h == 'f'", "h"),
+        ("x + h", "h != 'f'", "h"),
+        ("x * g", "(g == 'b') & (x >= 30)", "g"),
+        ("x:h", "h == 'm'", "h"),
+        ("z + year", "year == 2017", "year"),
+        ("z + g", "(g != 'a') & (g != 'c')", "g"),
+        ("z + h", "g == 'a'", None),
+        ("z + g", "g != 'a'", None),
+        ("z + h", "(h == 'f') | (z == 7.3)", None),
+        ("z + year", "year >= 2019.5", None),
+    ],
+)
+def test_a_column_of_one_value_in_the_subset_is_refused(terms: str, subset: str, name: str | None) -> None:
+    """Fits paid for columns of zeros, and had no intercept where the reference level was left out."""
+    said = None
+    try:
+        dp.plan(f"y ~ {terms}", DOMAIN, 1.0, subset=subset)
+    except FormulaError as error:
+        said = str(error)
+    wanted = None if name is None else f"{name} has the same value in every row that subset("
+    assert said is None if wanted is None else said is not None and said.startswith(wanted)
+    stored = design_spec(f"y ~ {terms} + subset({subset})", DOMAIN, family=Gaussian())
+    assert stored.subset is not None
+
+
+def test_a_subset_whose_range_is_to_be_bought_tells_nothing_of_its_rows() -> None:
+    domain = {"y": (0, 1), "h": ["m", "f"]}
+    assert dp.plan("y ~ h", domain, 1.0, subset="(h == 'f') | (z > 5)").names == ("Intercept", "h[T.f]")
+
+
+def test_a_condition_may_name_any_number_of_the_range() -> None:
+    """It was refused as one that no row meets, unless the number was one of an even lattice."""
+    assert dp.plan("y ~ x", DOMAIN, 1.0, subset="year == 2017").names == ("Intercept", "x")
+    for beyond in ("year == 2027", "(year == 2017) & (year > 2017)"):
+        with pytest.raises(FormulaError, match="no row within the declared ranges meets it"):
+            dp.plan("y ~ x", DOMAIN, 1.0, subset=beyond)
+
+
 @pytest.mark.parametrize(("response", "high"), [("I(0 * y)", 1.0), ("I(2 * y - 1)", 1e-160)])
 def test_a_response_of_one_value_is_refused(response: str, high: float) -> None:
     """With persons and a bought interval it ended in a division by zero."""
