@@ -210,10 +210,11 @@ def _text_with_table(answer: str, table: pd.DataFrame, known: bool, less: str) -
     ends = [name for name in ("lower", "upper") if known and table[name].equals(table["std_error"])]
     columns = table.drop(columns=[*ends, "identified_upper"])
     shown = columns.map("{:.4g}".format).to_string(max_colwidth=30, line_width=WIDTH)
-    alike = table["identified_upper"].equals(table["identified"])
+    upper = table["identified_upper"]
+    each = ", ".join(f"{value:.4g} of {name}" for name, value in upper.items())
     notes = [f"{', '.join(ends)}: as std_error"] * bool(ends)
-    notes.append("identified_upper: as identified" if alike else "not printed: identified_upper")
-    return "\n".join([*textwrap.wrap(answer, WIDTH), "", shown, "; ".join(notes)])
+    notes.append(f"identified_upper: {'as identified' if upper.equals(table['identified']) else each}")
+    return "\n".join([*textwrap.wrap(answer, WIDTH), "", shown, *textwrap.wrap("; ".join(notes), WIDTH)])
 
 
 @dataclass(frozen=True, eq=False, repr=False)

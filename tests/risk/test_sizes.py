@@ -173,6 +173,9 @@ def test_a_column_that_is_not_printed_is_named_below(plan: Any, typical: dict[st
     assert ("lower" in header.split()) != bool(typical)
     assert ("lower: as std_error" in note) == bool(typical)
     assert all(name in header.split() or name in note for name in found.table.columns)
+    chances = found.table["identified_upper"]
+    alike = chances.equals(found.table["identified"])
+    assert note.endswith("identified_upper: as identified" if alike else f"identified_upper: {chances['x']:.4g} of x")
 
 
 def test_where_no_eps_is_enough() -> None:
