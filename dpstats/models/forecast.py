@@ -17,6 +17,7 @@ from typing import Any, Protocol, TypeVar
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from scipy import special
 
 from dpstats.arguments import check_row_count, check_type, safe_repr
 from dpstats.cached import cached_property
@@ -283,8 +284,30 @@ class Forecast:
         return self._once(lambda: self._expected(name, n), "expected", self.unlucky, name, n)
 
     def _expected(self, name: str, n: int) -> Vector:
-        errors = np.maximum(self._larger(name, n) * self._errors(name, n), self.sampling(name) / np.sqrt(n))
-        return np.asarray(errors * np.exp(UNLUCKY * self._log_deviations(name, n)) if self.unlucky else errors)
+        if self.unlucky:
+            return np.asarray(self.spread(name, n, rough=True)[-1])
+        return np.maximum(self._larger(name, n) * self._errors(name, n), self.sampling(name) / np.sqrt(n))
+
+    def spread(self, name: str, n: int, *, rough: bool = False) -> Vector:
+        """Errors that fits of `n` rows of a population show, all as likely, in order; shape (draws, p).
+
+        If `rough`, they are those of a normal law of their logarithms, to first order; else draws may raise them.
+        """
+        draws = noises(len(self.coefficients))
+        steps = special.ndtri(np.arange(1, draws + 1) / (draws + 1))[:, None]
+        steps *= UNLUCKY / steps[-1]
+        errors = replace(self, unlucky=False).expected(name, n) * np.exp(steps * self._log_deviations(name, n))
+        if rough:
+            return np.asarray(errors)
+        plain = self._plain_answer(name, n)
+        drawn = np.array(list(self.drawn_errors(name, n, LEAST_NOISES if plain else draws)))
+        if np.isfinite(few := drawn[:LEAST_NOISES]).all():  # what the first order leaves out
+            logs = np.log(few)
+            errors = np.maximum(errors, np.exp(logs.mean(axis=0) + steps * logs.std(axis=0)))
+        if plain:
+            errors[-1] = np.maximum(errors[-1], drawn.max(axis=0))
+            return np.asarray(errors)
+        return np.maximum(errors, np.sort(drawn, axis=0))
 
     def _log_deviations(self, name: str, n: int) -> Vector:
         """Standard deviations of the logarithms of the errors that fits show, shape (p,).
@@ -297,7 +320,8 @@ class Forecast:
             contrasts = self._inferred(name, n).contrasts
             spread, noise = contrasts.spread_noise / contrasts.variances, contrasts.noise / contrasts.variances
         squares = contrasts.information_noise + spread + noise**2 * centres / 4
-        squares = squares + (0.0 if self.sample is None else self.sample.log_variances / n)
+        if self.sample is not None:  # of the rows of a fit, and of those that stand for all
+            squares = squares + self.sample.log_variances * (1 / n + 1 / len(self.sample.endog))
         return np.asarray(np.sqrt(np.where(np.isfinite(squares), squares, 0.0)))
 
     def _centre_variance(self, name: str, n: float) -> float:
@@ -329,13 +353,10 @@ class Forecast:
             return np.full(len(chance), np.inf), chance
         if rough:
             return np.where(chance < HALF, np.inf, self.expected(name, n)), chance
-        drawn = np.array(list(self.drawn_errors(name, n, noises(len(chance)))))
         if self.unlucky:
-            errors = np.maximum(self.expected(name, n), drawn.max(axis=0))
-            if np.isfinite(few := drawn[:LEAST_NOISES]).all():  # what the first order leaves out
-                logs = np.log(few)
-                errors = np.maximum(errors, np.exp(logs.mean(axis=0) + UNLUCKY * logs.std(axis=0)))
+            errors = self.spread(name, n)[-1]
         else:
+            drawn = list(self.drawn_errors(name, n, noises(len(chance))))
             errors = np.quantile(drawn, 0.5, axis=0, method="lower")
         return np.where(chance < HALF, np.inf, errors), chance
 

@@ -47,6 +47,7 @@ from dpstats.models.forecast import (
     LIKELY_CAP,
     Forecast,
     forecast,
+    noises,
     releases_errors,
     residual_size,
     response_words,
@@ -72,9 +73,12 @@ Where a count that is larger by as many pays otherwise for errors, the noise dec
 HALVINGS = 5
 """Of counts on either side, for the least one that pays otherwise for errors: shares of fits are then known to .04."""
 
+PURCHASES = {0.1: 0.3, MIDDLE: 0.4, LIKELY: 0.23, 0.96: 0.05, 0.985: 0.02}
+"""What stands for all purchases in an unlucky error: those than which such a part are no wider, and the share of fits
+they stand for. A range that is kept in more than 4 of 100 fits counts; one that is too narrow leaves out rows."""
 
-BADLY_BOUGHT = 1 / 20
-"""The share of purchases that keep the declared range, by design."""
+ABOVE = 1 / 40
+"""The share of fits that may have a greater error than an unlucky one: less than one of as many draws."""
 
 
 class Choices:
@@ -143,14 +147,6 @@ class AdaptiveForecast(Forecast):
     def cautious(self) -> Forecast:
         return replace(self, unlucky=True) if self.known else replace(self, likely_share=SURE)
 
-    @cached_property
-    def _badly_bought(self) -> AdaptiveForecast:
-        """The same of fits whose purchases go badly, but whose noise does not.
-
-        If the noise had to be unlucky as well as the purchase, an unlucky fit would be one in hundreds.
-        """
-        return replace(self, likely_share=SURE, unlucky=False)
-
     def errors(self, n: int) -> pd.DataFrame:
         """As of any forecast; of described rows the lower end is that of purchases which go well."""
         table, plan = super().errors(n), self.plan_at(n)
@@ -189,22 +185,51 @@ class AdaptiveForecast(Forecast):
 
     def expected(self, name: str, n: int) -> Vector:
         error_forecast = self._settled(n)[1]
-        errors = np.full(len(self.plan.names), np.inf) if error_forecast is None else error_forecast.expected(name, n)
-        if self.unlucky and self._badly_bought.bought_at(n) != self.bought_at(n):
-            return np.maximum(errors, self._badly_bought.expected(name, n))
-        return errors
+        if error_forecast is None:
+            return np.full(len(self.plan.names), np.inf)
+        return self._unlucky_errors(name, n, rough=True) if self.unlucky else error_forecast.expected(name, n)
 
     def likely(self, name: str, n: int, *, rough: bool = False) -> tuple[Vector, Vector]:
         error_forecast = self._settled(n)[1]
-        if len(self._counts(n)) == 1 or self.unlucky or error_forecast is None:
-            errors, chance = super().likely(name, n, rough=rough)
-        else:  # those of a fit that counts its rows right; the chance is of all
-            errors, chance = error_forecast.likely(name, n, rough=rough)[0], self.chances(name, n, rough=rough)
-            errors = np.where(chance < HALF, np.inf, errors)
-        if self.unlucky and self._badly_bought.bought_at(n) != self.bought_at(n):
-            worse, rare = self._badly_bought.likely(name, n, rough=rough)
-            errors, chance = np.maximum(errors, worse), (1 - BADLY_BOUGHT) * chance + BADLY_BOUGHT * rare
-        return errors, chance
+        if self.unlucky:
+            shares, kinds = zip(*self._purchases(n), strict=True)
+            chance = np.average([one.chances(name, n, rough=rough) for one in kinds], axis=0, weights=shares)
+            errors = self._unlucky_errors(name, n, rough=rough)
+            return np.where(chance < HALF, np.inf, errors), chance
+        if len(self._counts(n)) == 1 or error_forecast is None:
+            return super().likely(name, n, rough=rough)
+        # Errors are those of a fit that counts its rows right; the chance is of all.
+        errors, chance = error_forecast.likely(name, n, rough=rough)[0], self.chances(name, n, rough=rough)
+        return np.where(chance < HALF, np.inf, errors), chance
+
+    def spread(self, name: str, n: int, *, rough: bool = False) -> Vector:
+        error_forecast = self._settled(n)[1]
+        if error_forecast is None:
+            return np.full((1, len(self.coefficients)), np.inf)
+        if rough or len(self._counts(n)) == 1:
+            return error_forecast.spread(name, n, rough=rough)
+        return np.sort(list(self.drawn_errors(name, n, noises(len(self.coefficients)))), axis=0)
+
+    def _purchases(self, n: float) -> list[tuple[float, AdaptiveForecast]]:
+        """Shares of fits, and the same forecast of the purchases that stand for theirs; see `PURCHASES`."""
+        kinds: list[tuple[float, AdaptiveForecast]] = []
+        for level, share in PURCHASES.items():
+            one = replace(self, likely_share=level)
+            if kinds and kinds[-1][1].bought_at(n) == one.bought_at(n):
+                share += kinds.pop()[0]
+            kinds.append((share, one))
+        return kinds
+
+    def _unlucky_errors(self, name: str, n: int, *, rough: bool) -> Vector:
+        """Errors that a share of `ABOVE` of fits exceed, by all purchases and all noise, shape (p,)."""
+        spreads = [(share, one.spread(name, n, rough=rough)) for share, one in self._purchases(n)]
+        errors = np.concatenate([spread for _, spread in spreads])
+        weights = np.concatenate([np.full(len(spread), share / len(spread)) for share, spread in spreads])
+        order = np.argsort(errors, axis=0)
+        above = 1 - np.cumsum(weights[order], axis=0)
+        return np.take_along_axis(errors, order, axis=0)[
+            np.argmax(above < ABOVE - 1e-9, axis=0), np.arange(errors.shape[1])
+        ]
 
     def drawn_errors(self, name: str, n: int, draws: int, *, worst: bool = True) -> Iterator[Vector]:
         left = draws

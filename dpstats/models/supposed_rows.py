@@ -52,6 +52,9 @@ ROWS, DRAWS = 4096, 8
 PUBLIC_ROWS = 16_384
 """So many public rows at most stand for all."""
 
+STEP = 1e-3
+"""Of linear predictors, for the slope of weights."""
+
 PUBLIC_RIDGE, PUBLIC_GRADIENT = 1e-6, 1e-7
 """Of the fit to public rows: what a row adds to the quadratic term, and to the gradient left."""
 
@@ -190,6 +193,14 @@ def log_variances(plan: Plan, sample: Sample, cap: float | None) -> Vector:
     if plan.family.response != "binary":
         squares = np.square(plan.family.slope(sample.eta, sample.endog))[:, None]
         spread = spread + _relative_variance(np.asarray(squares, dtype=np.float64))
+    else:  # Coefficients vary with the events that there are, and move the weights of all rows.
+        squares = (sample.exog @ directions.T) ** 2
+        above, below = (
+            sample._replace(eta=sample.eta + step).weights(plan.family, cap)[:, None] * squares
+            for step in (STEP, -STEP)
+        )
+        slopes = sample.exog.T @ (above - below) / (STEP * (above + below).sum(axis=0))
+        spread = spread + np.einsum("ij,ik,kj->j", slopes, inverse, slopes)
     return np.asarray(spread / 4, dtype=np.float64)
 
 

@@ -102,8 +102,8 @@ class Simulated(ABC):
             rows by which a default fit decides, leaves the coefficient a standard error, of the rows of std_error;
             identified_upper, that chance of the rows of upper, which is the one to count on where nothing is known. An
             error is inf where its chance is below one half. Of known rows std_error is that of a fit in the middle, and
-            at least 95 of 100 fits are expected to be below upper; it is inf if an unlucky fit may have no error, by
-            its noise or by a range that it buys. identified counts both.
+            at least 95 of 100 fits are expected to be below upper; it is inf if more than 2 of 100 may have no error,
+            by their noise or by a range that they buy. identified counts both.
 
         Examples
         --------
