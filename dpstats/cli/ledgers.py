@@ -57,6 +57,9 @@ def add_commands(commands: Commands) -> None:
 
     export = actions.add_parser("export", help="write the entries as CSV or JSON")
     export.add_argument("--format", choices=("csv", "json"), default="csv")
+    export.add_argument(
+        "--by-analyst", action="store_true", help="what each analyst has spent and has left, with the quotas"
+    )
     export.set_defaults(run=_export)
 
     for action in (html, export):
@@ -116,11 +119,11 @@ def _html(options: argparse.Namespace) -> None:
 
 def _export(options: argparse.Namespace) -> None:
     with Ledger.open(options.path) as ledger:
-        entries = ledger.entries()
+        table = ledger.spending() if options.by_analyst else ledger.entries()
     if options.format == "csv":
-        text = entries.reset_index().map(spreadsheet_safe).to_csv(index=False, quoting=csv.QUOTE_ALL)
+        text = table.reset_index().map(spreadsheet_safe).to_csv(index=False, quoting=csv.QUOTE_ALL)
     else:
-        text = as_json(records(entries))
+        text = as_json(records(table))
     write_new(text, options.output)
 
 

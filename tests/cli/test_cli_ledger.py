@@ -69,6 +69,30 @@ def test_export_as_json_keeps_every_digit(path: Path, capsys: pytest.CaptureFixt
     assert entry["time"].endswith("+00:00")
 
 
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_export_has_the_totals_of_analysts_beside_their_quotas(
+    path: Path, kind: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Only the entries were exported: totals had to be added up, and quotas copied from the report."""
+    with Ledger.open(path) as ledger:
+        ledger.set_quota("=Ada", eps=0.5, delta=1e-6)
+        expected = ledger.spending()
+    capsys.readouterr()
+    assert main(["ledger", "export", str(path), "--by-analyst", "--format", kind]) == 0
+    shown = capsys.readouterr().out
+    if kind == "json":
+        rows = json.loads(shown)
+        assert [row["analyst"] for row in rows] == expected.index.tolist()
+        quotas = {row["analyst"]: row["quota_eps"] for row in rows}
+        assert quotas["=Ada"] == 0.5
+        assert [row["rho"] for row in rows] == expected["rho"].tolist()
+    else:
+        table = pd.read_csv(io.StringIO(shown), keep_default_na=False, index_col="analyst")
+        assert table.columns.tolist() == expected.columns.tolist()
+        assert float(table.loc["'=Ada", "quota_eps"]) == 0.5, "a name is no formula of a spreadsheet"
+        assert table["rho"].astype(float).tolist() == expected["rho"].tolist()
+
+
 def test_a_missing_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["ledger"])
