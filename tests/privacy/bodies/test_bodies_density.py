@@ -91,7 +91,7 @@ def test_ratio_is_bounded_and_the_bound_is_reached(name: str) -> None:
 def test_density_integrates_to_one(name: str) -> None:
     noise = CASES[name]
     reach = 16 * noise.standard_deviations() / math.sqrt(noise.size)
-    axes = [length * np.linspace(-1, 1, 401 if noise.size == 2 else 161) for length in reach]
+    axes = [length * np.linspace(-1, 1, 401 if noise.size == 2 else 121) for length in reach]
     values = np.stack(np.meshgrid(*axes, indexing="ij"), axis=-1)
     total = np.exp(noise.log_density(values))
     for axis in reversed(axes):
