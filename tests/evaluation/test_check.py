@@ -450,6 +450,7 @@ def of_seven_columns(coded: float) -> tuple[str, pd.DataFrame, dict[str, Any]]:
     )
 
 
+@pytest.mark.slow
 def test_a_column_is_found_from_so_many_rows_as_a_check_says() -> None:
     """Nine of ten counts of a column that loses 74 rows, in 400 seeded checks: 3 standard errors are .045."""
     data = frame(2000).fillna({"y": 1.0, "x": 0.5}).assign(g="a")
@@ -481,6 +482,7 @@ def test_a_code_is_found_from_so_many_rows_as_a_check_says() -> None:
     assert np.mean(errors) == pytest.approx((data["hours"] == 99).sum(), abs=4 * checks[0].code_err / np.sqrt(30))
 
 
+@pytest.mark.slow
 def test_a_code_in_the_middle_of_a_range_takes_more_rows_and_a_check_says_so() -> None:
     """Three parts of the range are near it, at an end two: 200 seeded checks, 3 standard errors are .06."""
     formula, data, domain = of_seven_columns(0.0)
@@ -562,6 +564,7 @@ def test_codes_of_older_files_have_the_errors_of_their_time() -> None:
     assert older.code_err == older.place_err
 
 
+@pytest.mark.slow
 def test_a_finding_that_noise_may_have_made_says_so() -> None:
     """Counts alone: of 18 faults noise alone passes four standard deviations in 3.1 of 100 checks."""
     formula, data, domain = of_seven_columns(0.0)

@@ -53,6 +53,7 @@ def test_intervals_reach_the_residuals_that_the_noise_hides(law: str, number: in
     assert sum(one.metrics.loc["rmse", "high"] < figures["rmse"] for one in noted) <= 0.1 * len(noted)
 
 
+@pytest.mark.slow
 def test_many_rows_leave_little_to_hide() -> None:
     """Intervals of two times 1.96 standard errors, and hardly further on one side."""
     _, each = evaluations("normal", 30_000, 2.0)

@@ -450,6 +450,7 @@ class TestIdentification:
             assert np.isfinite(each.se_mean).tolist() == [True, True, known["c"]]
         assert unknown
 
+    @pytest.mark.slow
     def test_intervals_of_a_rare_level_cover(self) -> None:
         """Of 30 draws at least 27: with a coverage of .95 or more that fails in 6 % of seeds, which is fixed."""
         x = np.linspace(-1, 1, 20_001)

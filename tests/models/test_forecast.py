@@ -313,6 +313,7 @@ def test_errors_of_persons_are_about_those_of_a_fit(formula: str, family: str, s
     assert ratios.between(0.6, 1.6).all()
 
 
+@pytest.mark.slow
 def test_that_rows_of_a_person_are_taken_as_alike_is_told_with_every_answer() -> None:
     columns = {"x": (0, 1), "b": bool}
     plan = dp.plan("b ~ x", columns, 2.0, family="binomial", unit="who", inference=True)
@@ -334,6 +335,7 @@ def test_that_rows_of_a_person_are_taken_as_alike_is_told_with_every_answer() ->
     assert not told.alike
 
 
+@pytest.mark.slow
 def test_numbers_that_are_sought_are_of_persons() -> None:
     plan = dp.plan("b ~ x", DOMAIN, 2.0, family="binomial", unit="who", inference=True)
     size = dp.sample_size(plan, se={"x": 0.05})
@@ -491,6 +493,7 @@ def errors_of_counts(mean: float, most: int, n: int, eps: float, **options: Any)
     return foreseen, pd.DataFrame(fits).astype(float)
 
 
+@pytest.mark.slow
 def test_few_rare_counts_buy_a_mean_that_is_mostly_noise() -> None:
     """All fits were to have errors of .05 in the mean; half of those of the intercept have none."""
     foreseen, fits = errors_of_counts(0.05, 5, 1000, 0.5)
@@ -498,6 +501,7 @@ def test_few_rare_counts_buy_a_mean_that_is_mostly_noise() -> None:
     assert foreseen["identified"].min() < 0.7
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("most", "n", "eps"), [(150, 1000, 0.5), (1000, 3000, 1.0)])
 def test_described_counts_vary_no_more_than_they_are_described_to(most: int, n: int, eps: float) -> None:
     """Errors were forecast 1.5 times too large; those of the fewer rows ended in a math domain error."""
@@ -505,6 +509,7 @@ def test_described_counts_vary_no_more_than_they_are_described_to(most: int, n: 
     assert np.all(np.abs(np.log(fits.median() / foreseen["std_error"])) < np.log(1.25))
 
 
+@pytest.mark.slow
 def test_shrinkage_of_an_intercept_far_from_zero_leaves_less_information() -> None:
     """Where no mean is bought the intercept shrinks to a mean of 1: fits of fewer rows have few errors, not .7 of them.
 

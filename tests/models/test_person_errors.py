@@ -76,10 +76,9 @@ def test_many_persons_have_errors_unasked_and_few_do_not(
     assert not fitted(family, frame(6_000), adjacency=adjacency, inference=None).has_errors
 
 
+@pytest.mark.slow
 @UNITS
-@pytest.mark.parametrize(
-    "family", ["gaussian", *(pytest.param(name, marks=pytest.mark.slow) for name in ("binomial", "poisson"))]
-)
+@pytest.mark.parametrize("family", ["gaussian", "binomial", "poisson"])
 def test_a_plan_says_what_persons_decide(family: str, unit: dict[str, int]) -> None:
     """The table, the forecast, the number that is enough, and the fit agree."""
     plan = dp.plan(FAMILIES[family], DOMAIN, 1.0, family=family, unit="who", **unit)
@@ -277,6 +276,7 @@ def test_a_cap_that_does_not_follow_the_residuals_gives_no_ceiling(options: dict
     assert clustered_ceiling(fit.plan) == np.inf
 
 
+@pytest.mark.slow
 def test_predictions_cover_where_residuals_fill_the_cap_and_rows_of_a_person_are_alike() -> None:
     """The worst case of the ceiling, 30 fits, expected within 95 %: fewer than 26 by chance once in 300."""
     covered = 0
