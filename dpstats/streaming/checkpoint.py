@@ -26,6 +26,7 @@ from dpstats.ledger.spender import Spender
 from dpstats.ledger.sqlite import is_mount_point, sync_directory
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.quiet import strip_context
+from dpstats.streaming.labels import ClosedLabels
 from dpstats.streaming.sums.state import TickLock, pack, unpack
 
 _log = logging.getLogger("dpstats")
@@ -422,6 +423,7 @@ class DurableTicks(ABC):
         self._checkpoint, self._last = Checkpoint(state, ledger), last
         self.lock, self._broken = TickLock(), False
         self._waiting: PendingTick | None = None
+        self._labels = ClosedLabels()
         self._identity, self._begun = secrets.token_hex(16), False
 
     def _load(self, plan_hash: str) -> None:
@@ -490,8 +492,8 @@ class DurableTicks(ABC):
             return
         if self.tick and (label is None) != (self.label is None):
             raise ArgumentError("label must be given for every tick, or for none")
-        if label is not None and self.label is not None and label <= self.label:
-            raise StreamError("label: this tick is out of order; it, or a later tick, was closed already")
+        if label is not None:
+            self._labels.check(label)
 
     @property
     def waits(self) -> bool:

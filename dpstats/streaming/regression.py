@@ -239,7 +239,9 @@ class Regression(_Stream):
         rows : DataFrame or another table
             All rows of the tick, possibly none, in any form that `dpstats.glm` accepts.
         label : str, optional
-            A public name of the tick, such as the month; labels must increase.
+            A public name of the tick, such as ``"2026-9"``. Labels must increase: ``"2026-10"`` comes after it, as
+            numbers are compared, and the first of several numbers must be the year. Where labels have no such order,
+            as with Jan and Feb, each can be given once.
 
         Raises
         ------
@@ -301,7 +303,7 @@ class Regression(_Stream):
 
     @property
     def label(self) -> str | None:
-        """The public value of the tick that was closed last, where ticks have one; see `run`."""
+        """The public name of the tick that was closed last, where ticks have one; see `update` and `run`."""
         return self._running.label
 
     @property

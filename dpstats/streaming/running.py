@@ -28,6 +28,7 @@ from dpstats.models.sources import cap_response
 from dpstats.quiet import fail_closed, quiet, strip_context
 from dpstats.streaming.burn_in import EARLY, choose_burn_in
 from dpstats.streaming.checkpoint import DurableTicks, PendingTick, on_disk, write_durably
+from dpstats.streaming.labels import ClosedLabels
 from dpstats.streaming.plan import StreamPlan, neighbouring_rows
 from dpstats.streaming.sums import PrefixSums, stored_plan
 from dpstats.streaming.sums.lattice import Float, Integers, zeros
@@ -213,7 +214,7 @@ class RunningStream(DurableTicks):
 
     def _show(self, release: Release, label: str | None) -> None:
         self.releases.append(release)
-        self.label = label
+        self.label, self._labels = label, self._labels.followed_by(label)
 
     def linearised(self, a: int, b: int) -> tuple[Float, Float]:
         """Coefficients at which the ticks a + 1, ..., b were linearised, and their weights, shapes (k, p) and (k,).
@@ -266,6 +267,7 @@ class RunningStream(DurableTicks):
             "identity": self._identity,
             "tick": tick,
             "label": label,
+            "labels": self._labels.followed_by(label).to_list(),
             "counted": self._counted,
             "release": [value.hex() for value in release.numbers().tolist()],
             "sums": self._sums.to_bytes().decode(),
@@ -285,6 +287,8 @@ class RunningStream(DurableTicks):
                 "arguments it was started with, or start a new stream with another state"
             )
         self.label, self._counted = facts["label"], facts["counted"]
+        # States of before have the last label alone.
+        self._labels = ClosedLabels(facts.get("labels", ())).followed_by(self.label)
         self._sums = PrefixSums.from_bytes(facts["sums"].encode(), self.plan.sums)
         numbers = np.array([float.fromhex(value) for value in facts["release"]])
         self.releases.restore(int(facts["tick"]), Release.of(numbers, self.plan.vector.size))

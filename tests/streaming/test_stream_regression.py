@@ -27,6 +27,7 @@ from dpstats.errors import (
 )
 from dpstats.streaming import Regression, StreamPlan, StreamResults
 from dpstats.streaming.constraints import GroupL1, L1Ball, L2Ball
+from dpstats.streaming.labels import ClosedLabels
 
 DOMAIN: dict[str, Any] = {"x": (-2, 2), "g": ["a", "b", "c"], "y": (-6, 6)}
 LOGIT = {**DOMAIN, "y": [0, 1]}
@@ -395,7 +396,7 @@ def test_the_end_of_the_horizon_and_ticks_out_of_order() -> None:
     stream = linear(horizon=2)
     stream.update(frame(10, 0), label="2024-01")
     for label in ("2024-01", "2023-12"):
-        with pytest.raises(StreamError, match="out of order"):
+        with pytest.raises(StreamError, match="tick '2024-01' is closed already|does not come after '2024-01'"):
             stream.update(frame(10, 1), label=label)
     with pytest.raises(ArgumentError, match="every tick"):
         stream.update(frame(10, 1))
@@ -778,3 +779,57 @@ def test_no_errors_are_foreseen_where_none_will_be_shown() -> None:
     assert np.isinf(Regression("y ~ x + g", DOMAIN, 0.001, 1e-9, horizon=12).plan().standard_errors(2).std_error).all()
     with pytest.raises(ArgumentError, match="normal noise"):
         Regression("y ~ x", DOMAIN, 1.0, horizon=12).plan().standard_errors(100)
+
+
+MONTHLY = ["2026-8", "2026-9", "2026-10", "2027-1"]
+SEQUENCES = {
+    "numbers are not text": (MONTHLY, ["2026-8", "2026-10", "2026-09", "2027/1", "2026-11", "2025-12"]),
+    "one number": (["week 9", "week 10"], ["Week 9", "week 10", "week 010", "week 1"]),
+    "words have no order": (["Feb", "Jan"], ["Feb", "jan"]),
+    "the year last": (["W52 2026", "W1 2027", "31.01.2027", "01.02.2027"], ["w52 2026", "W01-2027", "1.2.2027"]),
+    "words and a year": (["2026-Jan", "2026-Feb", "2027-Jan"], ["2026-jan", "2027-Jan"]),
+    "no word, no number": (["?", "!"], ["?", "!"]),
+    "more digits than Python converts": (["9" * 5000, "1" + "0" * 5000], ["8" * 5000]),
+}
+
+
+@pytest.mark.parametrize("sequence", SEQUENCES)
+def test_labels_come_in_the_order_that_a_reader_means_and_each_once(sequence: str, tmp_path: Path) -> None:
+    """Also in a process that continues the stream; a refused tick is not closed."""
+    labels, refused = SEQUENCES[sequence]
+    for label in labels:
+        stream = linear(seed=None, state=tmp_path / "state")
+        stream.update(frame(10, 0), label=label)
+    for stream in (stream, linear(seed=None, state=tmp_path / "state")):
+        assert (stream.tick, stream.label) == (len(labels), labels[-1])
+        for label in refused:
+            with pytest.raises(StreamError, match="is closed already"):
+                stream.update(frame(10, 0), label=label)
+        assert stream.tick == len(labels)
+
+
+def test_a_refused_label_is_named_beside_the_one_that_it_follows() -> None:
+    stream = linear()
+    for label in ("2026-9", "2026-10"):
+        stream.update(frame(10, 0), label=label)
+    with pytest.raises(StreamError, match="^label: '2026-9' does not come after '2026-10', whose tick is closed"):
+        stream.update(frame(10, 0), label="2026-9")
+    with pytest.raises(StreamError, match="^label: tick '2026/10' is closed already as '2026-10', and its rows"):
+        stream.update(frame(10, 0), label="2026/10")
+
+
+def test_labels_are_kept_as_few_as_it_takes() -> None:
+    """A state is written at every tick, and has no list of all months."""
+    closed = ClosedLabels(f"{year}-{month}" for year in range(2000, 2100) for month in range(1, 13))
+    assert closed.to_list() == ["2099-12"]
+    assert len(ClosedLabels(["Jan", "Feb", "week 1 2026", "week 2 2026", "week 1 2026"]).to_list()) == 4
+
+
+def test_a_state_of_before_has_the_last_label() -> None:
+    stream, again = linear(), linear()
+    stream.update(frame(10, 0), label="2026-9")
+    facts = stream._running._facts(1, stream._running.releases.last, "2026-9")
+    del facts["labels"]
+    again._running._resume(facts)
+    with pytest.raises(StreamError, match="tick '2026-9' is closed already"):
+        again.update(frame(10, 0), label="2026-9")
