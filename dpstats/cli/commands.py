@@ -216,6 +216,8 @@ def _predict(options: argparse.Namespace) -> None:
     if options.output is not None and options.output.suffix.lower() not in ("", ".csv"):
         named = options.output.with_suffix(".csv")
         raise ArgumentError(f"--output: {options.output} would be a CSV file; pass --output {shlex.quote(str(named))}")
+    if not 0 < options.level < 1:
+        raise ArgumentError(f"--level must lie strictly between 0 and 1, got {options.level:g}")
     fit, table = _loaded_fit(options.fit, "fit"), as_table(options.data)
     design, beside = fit.predicting_design, {"offset": options.offset, "exposure": options.exposure}
     if not isinstance(design, DesignSpec):

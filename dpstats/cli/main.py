@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import sys
 from collections.abc import Sequence
 from itertools import takewhile
@@ -17,7 +18,15 @@ from dpstats.cli import commands as releases
 from dpstats.cli import ledgers, models, office
 from dpstats.cli.shared import shell_argument, silence
 from dpstats.datasets import load_adult
-from dpstats.errors import BudgetExceeded, DPStatsError, LedgerError, MismatchError, ReleaseError, UncertifiedError
+from dpstats.errors import (
+    ArgumentError,
+    BudgetExceeded,
+    DPStatsError,
+    LedgerError,
+    MismatchError,
+    ReleaseError,
+    UncertifiedError,
+)
 from dpstats.results.glm_results import GLMResults
 from dpstats.wording import shell_wording
 
@@ -53,7 +62,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         silence()
         return 1
     except DPStatsError as error:
-        print(f"error: {error}", *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
+        print(f"error: {_as_typed(error, options)}", *getattr(error, "__notes__", ()), sep="\n", file=sys.stderr)
         return next(status for kind, status in STATUS if isinstance(error, kind))
     return 0
 
@@ -67,6 +76,20 @@ def _open_streams() -> None:
             os.open(os.devnull, os.O_RDWR)
     if sys.stderr is None:  # notes would be printed to standard output
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
+
+
+NAMES_ARGUMENT = re.compile(r"([a-z_]+)(?=: | (?:must|needs|takes|is for) )")
+"""How an error begins that is about one argument."""
+
+
+def _as_typed(error: DPStatsError, options: argparse.Namespace) -> str:
+    """What an error says, with the option of the command in the place of the argument that Python has for it."""
+    message = str(error)
+    # Other errors may begin with the name of a column.
+    named = NAMES_ARGUMENT.match(message) if isinstance(error, ArgumentError) else None
+    if named is None or named[1] not in options.flags:
+        return message
+    return f"{options.flags[named[1]]}{message[named.end() :]}"
 
 
 ONE_MODEL = (
@@ -91,6 +114,8 @@ class Parser(argparse.ArgumentParser):
                 if near := near_miss(strange, self._option_string_actions):
                     self.error(f"unrecognized arguments: {strange}; did you mean {near}?")
         options, unknown = super().parse_known_args(args, namespace)
+        if self._subparsers is None:
+            options.flags = {one.dest: one.option_strings[0] for one in self._actions if one.option_strings}
         if unknown and self._subparsers is None:
             surplus = self.prog.endswith(" evaluate") and not unknown[0].startswith("-")
             self.error(f"unrecognized arguments: {' '.join(unknown)}{f'; {ONE_MODEL}' if surplus else ''}")

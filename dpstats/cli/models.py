@@ -157,6 +157,8 @@ def _plan(options: argparse.Namespace) -> None:
     if options.eps is None and (options.rows is None or not options.se):
         raise ArgumentError("--eps is missing: give the budget of this model, such as --eps 1")
     fit_plan = plan(options.formula, domain, 1.0 if options.eps is None else options.eps, **_arguments(options))
+    if options.rows is not None:
+        options.flags["n"] = flag("rows")  # what forecasts call n; the plan has taken --n
     _warn(fit_plan, options)
     known = {"typical": _typical(options.typical), "residual_sd": options.residual_sd}
     for name, value in known.items():

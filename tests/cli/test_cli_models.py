@@ -672,6 +672,42 @@ def test_a_misspelt_option_is_answered_by_the_one_that_was_meant(capfd: pytest.C
     assert "--esp; did you mean --eps?" in capfd.readouterr().err
 
 
+ASKED = ["plan", "age ~ sex", "--domain", "adult.yaml", "--eps", "1"]
+NAMED = [
+    ([*ASKED, "--residual-cap", "-1"], "--residual-cap must"),
+    ([*ASKED, "--family", "none"], "--family must"),
+    ([*ASKED, "--delta", "2"], "--delta must"),
+    ([*ASKED, "--n", "0"], "--n must"),
+    ([*ASKED, "--check-share", "2"], "--check-share must"),
+    ([*ASKED, "--rows", "0"], "--rows must"),
+    ([*ASKED, "--se", "age[south]=0.08"], "--se: the plan has no coefficient 'age[south]'"),
+    ([*ASKED, "--rows", "1000", "--se", "sex[T.M]=-1"], "--se must"),
+    ([*ASKED, "--rows", "1000", "--typical", "nobody=1"], "--typical: "),
+    ([*ASKED, "--rows", "1000", "--residual-sd", "-1"], "--residual-sd must"),
+    (["check", "age ~ sex", "rows.csv", "--domain", "adult.yaml", "--eps", "-1"], "--eps must"),
+    (["ledger", "quota", "adult.ledger", "--analyst", " ", "--eps", "1"], "--analyst must"),
+    (["ledger", "quota", "adult.ledger", "--analyst", "Ada", "--eps", "-1"], "--eps must"),
+    (["ledger", "init", "new.ledger", "--dataset", "d", "--eps", "1", "--delta", "2"], "--delta must"),
+    (["show", "fit.json", "--exponentiate"], "--exponentiate needs"),
+    (["predict", "fit.json", "public.csv", "--level", "95"], "--level must"),
+    (["evaluate", "fit.json", "rows.csv", "--eps", "nan"], "--eps must"),
+    (["evaluate", "fit.json", "rows.csv", "--eps", "1", "--metrics", "none"], "--metrics"),
+]
+
+
+def test_errors_name_options_as_they_are_typed(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Python's arguments have no dashes; columns keep their names."""
+    assert main(["fit", "age ~ sex", "rows.csv", "--domain", "adult.yaml", "--eps", "3", "--output", "fit.json"]) == 0
+    (folder / "public.csv").write_text("sex\nF\n")
+    for words, message in NAMED:
+        capfd.readouterr()
+        assert main(words) == 1, words
+        assert f"error: {message}" in capfd.readouterr().err, words
+    (folder / "unit.yaml").write_text("{unit: [3, 1], age: [0, 1]}")
+    assert main(["plan", "age ~ unit", "--domain", "unit.yaml", "--eps", "1"]) == 1
+    assert "--unit" not in capfd.readouterr().err
+
+
 def test_a_plan_is_printed_as_in_python_and_whole_if_asked(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
     words = ["plan", "income ~ age + C(sex)", "--domain", "adult.yaml", *LOGIT]
     assert main(words) == 0

@@ -396,7 +396,7 @@ def test_the_end_of_the_horizon_and_ticks_out_of_order() -> None:
     stream = linear(horizon=2)
     stream.update(frame(10, 0), label="2024-01")
     for label in ("2024-01", "2023-12"):
-        with pytest.raises(StreamError, match="tick '2024-01' is closed already|does not come after '2024-01'"):
+        with pytest.raises(StreamError, match=r"tick '2024-01' is closed already|does not come after '2024-01'"):
             stream.update(frame(10, 1), label=label)
     with pytest.raises(ArgumentError, match="every tick"):
         stream.update(frame(10, 1))
@@ -800,21 +800,21 @@ def test_labels_come_in_the_order_that_a_reader_means_and_each_once(sequence: st
     for label in labels:
         stream = linear(seed=None, state=tmp_path / "state")
         stream.update(frame(10, 0), label=label)
-    for stream in (stream, linear(seed=None, state=tmp_path / "state")):
-        assert (stream.tick, stream.label) == (len(labels), labels[-1])
+    for one in (stream, linear(seed=None, state=tmp_path / "state")):
+        assert (one.tick, one.label) == (len(labels), labels[-1])
         for label in refused:
             with pytest.raises(StreamError, match="is closed already"):
-                stream.update(frame(10, 0), label=label)
-        assert stream.tick == len(labels)
+                one.update(frame(10, 0), label=label)
+        assert one.tick == len(labels)
 
 
 def test_a_refused_label_is_named_beside_the_one_that_it_follows() -> None:
     stream = linear()
     for label in ("2026-9", "2026-10"):
         stream.update(frame(10, 0), label=label)
-    with pytest.raises(StreamError, match="^label: '2026-9' does not come after '2026-10', whose tick is closed"):
+    with pytest.raises(StreamError, match=r"^label: '2026-9' does not come after '2026-10', whose tick is closed"):
         stream.update(frame(10, 0), label="2026-9")
-    with pytest.raises(StreamError, match="^label: tick '2026/10' is closed already as '2026-10', and its rows"):
+    with pytest.raises(StreamError, match=r"^label: tick '2026/10' is closed already as '2026-10', and its rows"):
         stream.update(frame(10, 0), label="2026/10")
 
 
