@@ -211,6 +211,8 @@ def explain_calls(
 
 def _mismatch(function: str, complaint: str, given: Mapping[str, object], names: Collection[str]) -> str:
     """What to do about arguments that do not fit, of which Python complains so."""
+    if function == "Ledger" and "missing" in complaint:
+        return "Ledger() needs dataset and eps, the totals of a new ledger; dp.Ledger.open(path) opens an existing one"
     if "'eps'" in complaint:
         return f"{function}() needs eps, the privacy budget, such as eps=1.0; dp.plan shows what it would buy"
     listed = f"its arguments are {', '.join(names)}"

@@ -74,6 +74,7 @@ PARTS = {
     "QuantileResults": "pass the fit of one quantile, result[q]",
     "GroupResults": "pass the fit of one group, result[level]",
     "KaplanMeier": "curves have no coefficients",
+    "LocalResults": "fit.tidy() has its coefficients, with standard errors and intervals",
 }
 """What to do with results that are not of one fit, by type."""
 

@@ -34,6 +34,7 @@ from dpstats.evaluation.paired import (
 from dpstats.evaluation.result import (
     FEW_ROWS_NOTE,
     LEFT_OUT,
+    NOT_KNOWN_HELD_OUT,
     PRINTED_NAMES,
     WIDE_RANGE,
     Evaluation,
@@ -70,13 +71,6 @@ NOT_EVALUATED = {
 
 PER_UNIT = "The guarantee is per {unit}, as that of the model: one row of each {unit} counts."
 """What is said of a unit that the caller did not name."""
-
-NOT_KNOWN_HELD_OUT = (
-    "These are the test rows of a holdout, and no record shows that the model was fitted to its training rows "
-    "(split.train, or split.train_ledger as the ledger). A model of all rows was fitted to these too: its metrics are "
-    "too good."
-)
-"""What is said of test rows that the model may have been fitted to."""
 
 SHRUNKEN = 1.05  # predictions are shrunken if unbiased coefficients are so many times as large as the released ones
 NOISY_SHARE, LARGE_NOISE = 3.0, 0.05

@@ -172,7 +172,7 @@ class Evaluation(Released):
 
     def _words_on_fitted_rows(self) -> str:
         """What holds of rows that a model was fitted to, unless these are others."""
-        if self.held_out:
+        if self.held_out or (self.against is None and NOT_KNOWN_HELD_OUT in self.notes):
             return ""
         if self.against is not None:
             return " Rows that a model was fitted to favour it."
@@ -297,6 +297,13 @@ def _place(note: str) -> int:
 
 
 FEW_ROWS_NOTE = "The number of rows does not stand out from the noise, so no metric can be estimated."
+
+NOT_KNOWN_HELD_OUT = (
+    "These are the test rows of a holdout, and no record shows that the model was fitted to its training rows "
+    "(split.train, or split.train_ledger as the ledger). A model of all rows was fitted to these too: its metrics are "
+    "too good."
+)
+"""What is said of test rows that the model may have been fitted to."""
 
 LEFT_OUT = "Left out:"
 """What the note begins with that says how many rows were."""

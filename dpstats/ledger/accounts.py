@@ -263,9 +263,10 @@ def convert_guarantee(guarantee: Guarantee, facts: LedgerFacts, account: int) ->
     if not isinstance(guarantee, Guarantee):
         raise ArgumentError("guarantee must be a dpstats.Guarantee")
     if not guarantee.certified:
+        seeded = (guarantee.reason or "").startswith("seeded")
+        cure = f"leave out {argument('seed')}" if seeded else "use a certified method"
         raise UncertifiedError(
-            f"guarantee is not certified ({guarantee.reason}); no ledger accepts it: "
-            "use a certified method, or run without a ledger"
+            f"guarantee is not certified ({guarantee.reason}); no ledger accepts it: {cure}, or run without a ledger"
         )
     if guarantee.unit != facts.unit:
         stated = "it is for rows" if guarantee.unit is None else f"it is per {guarantee.unit}"

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from dpstats._version import __version__
-from dpstats.arguments import can_be_path, check_choice, is_number, safe_repr
+from dpstats.arguments import can_be_path, check_choice, explain_calls, is_number, safe_repr
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError, LedgerError
 from dpstats.ledger.accounts import Amount, Budget, LedgerAccountant, LedgerFacts, limits
@@ -77,6 +77,7 @@ class Ledger(Spender):
     0.25
     """
 
+    @explain_calls()
     def __init__(
         self,
         path: str | os.PathLike[str],

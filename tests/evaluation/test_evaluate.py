@@ -729,6 +729,8 @@ def test_a_model_of_all_rows_is_not_held_out(tmp_path: Path) -> None:
         found = dp.evaluate(models[0], test, 2.0, against=models[1] if models[1:] else None, seed=1)
         text = " ".join(found.summary().as_text().split())
         assert found.held_out == (words not in text)
+        full = " ".join(found.summary(full=True).as_text().split())
+        assert full.count("too good") == (0 if found.held_out else 1)
         return words in text
 
     whole, trained = (dp.ols("y ~ x", one, 2.0, **rows) for one in (data, split.train))

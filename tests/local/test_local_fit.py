@@ -59,6 +59,9 @@ def test_what_a_fit_lacks_names_what_to_use() -> None:
             getattr(fit, name)
     with pytest.raises(dp.errors.ArgumentError, match="LocalResults cannot be evaluated: compare predict"):
         dp.evaluate(fit, data, 1.0)
+    with pytest.raises(dp.errors.ArgumentError, match=r"fits\[0\] .* LocalResults; fit.tidy\(\) has its coefficients"):
+        dp.etable([fit])
+    assert {"estimate", "std_error", "conf_low"} <= set(fit.tidy().columns)
 
 
 @pytest.mark.parametrize("scheme", ["statistics", "features"])

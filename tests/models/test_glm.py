@@ -143,7 +143,7 @@ def test_the_ledger_is_charged_before_rows_are_read(tmp_path: Path, monkeypatch:
         assert ledger.remaining.eps == pytest.approx(1.485)
         with pytest.raises(dp.errors.BudgetExceeded):
             dp.glm("y ~ x", data, 1.5, domain=DOMAIN, ledger=ledger)
-        with pytest.raises(dp.errors.UncertifiedError):
+        with pytest.raises(dp.errors.UncertifiedError, match="accepts it: leave out seed=, or run without a ledger"):
             dp.glm("y ~ x", data, 0.5, domain=DOMAIN, ledger=ledger, seed=3)
         assert ledger.remaining.eps == pytest.approx(1.485)
         entries = ledger.entries()

@@ -110,8 +110,18 @@ def test_split_shares_fill_a_ledger(path: Path | str) -> None:
     assert ledger.remaining.eps <= 3e-12
 
 
+def test_a_ledger_without_totals_names_the_call_that_opens_one(path: Path | str) -> None:
+    Ledger(path, "d", 1.0)
+    for arguments in ((path,), (path, "d")):
+        with pytest.raises(ArgumentError, match=r"dp.Ledger.open\(path\) opens an existing one"):
+            Ledger(*arguments)  # type: ignore[call-arg]
+    assert Ledger.open(path).total.eps == 1
+
+
 def test_no_ledger_accepts_an_uncertified_guarantee(path: Path | str) -> None:
     ledger = Ledger(path, "d", 1.0)
+    with pytest.raises(UncertifiedError, match="use a certified method"):
+        ledger.charge(Guarantee(0.1).uncertified("not proved"), label="a")
     with pytest.raises(UncertifiedError, match="seeded"):
         ledger.charge(Guarantee(0.1).uncertified("seeded"), label="a")
     assert ledger.entries().empty
