@@ -287,9 +287,9 @@ class LocalResults(Released):
         """One row per coefficient, with the column names of broom.
 
         The columns are term and estimate, in the user's units. Where the noise tells intervals the estimate is without
-        the ridge, as in `summary` and `uncertainty`, and followed by std_error, conf_low and conf_high. Then come
-        released, the coefficient as `params` has it, shrunken by the ridge; scaled_released, the same in model units;
-        and noise_sd, the standard deviation that noise gives `released`, to first order.
+        the ridge, as in `summary` and `uncertainty`, and std_error, conf_low and conf_high follow, which are NaN
+        elsewhere. Then come released, the coefficient as `params` has it, shrunken by the ridge; scaled_released, the
+        same in model units; and noise_sd, the standard deviation that noise gives `released`, to first order.
 
         Parameters
         ----------
@@ -312,7 +312,9 @@ class LocalResults(Released):
             # Rounded, so that 0.95 is the alpha 0.05 of other tables.
             intervals = self.uncertainty(round(1 - level, 15), residual_sd=residual_sd)
             table[["estimate", "std_error", "conf_low", "conf_high"]] = intervals.to_numpy()
-            table = table if ends else table.drop(columns=["conf_low", "conf_high"])
+        else:
+            table = table.reindex(columns=[*table, "std_error", "conf_low", "conf_high"])
+        table = table if ends else table.drop(columns=["conf_low", "conf_high"])
         noise_sd = np.sqrt(np.diag(back @ self.noise_covariance @ back.T))
         shrunken = {"released": self.params.to_numpy(), "scaled_released": self.scaled_params}
         return WideFrame(table.assign(**shrunken, noise_sd=noise_sd))

@@ -249,8 +249,8 @@ class InferenceMixin:
         As broom does for glmnet, it leaves out the zeros of columns that are not in the model after `screen=` or a
         lasso: `params` has them, and `left_out` their names.
 
-        The columns are term; estimate, in the user's units; with inference the estimate is bias-corrected (`debiased`)
-        and followed by std_error, statistic, p_value, conf_low and conf_high; released, the coefficient as released.
+        The columns are term; estimate, in the user's units, bias-corrected (`debiased`) with inference; std_error,
+        statistic, p_value, conf_low and conf_high, which are NaN without; released, the coefficient as released.
         Generalized linear models also have scaled_released, as released in model units, and fits of rows
         noise_at_most.
 
@@ -260,7 +260,7 @@ class InferenceMixin:
             For a logit or log link: estimate, conf_low and conf_high become odds ratios or ratios of means. std_error
             stays that of the coefficient, on the log scale, as in broom, and so do released and the other columns.
         conf_int : bool
-            Whether conf_low and conf_high are there; they need standard errors in any case.
+            Whether conf_low and conf_high are there.
         conf_level : float
             The coverage of these intervals.
 
@@ -280,7 +280,9 @@ class InferenceMixin:
         if self.has_errors:
             # Rounded, so that 0.95 is the alpha 0.05 of other tables.
             table[list(TESTED)] = self.uncertainty(round(1 - level, 15)).to_numpy()
-            table = table if ends else table.drop(columns=["conf_low", "conf_high"])
+        else:
+            table = table.reindex(columns=["term", *TESTED])
+        table = table if ends else table.drop(columns=["conf_low", "conf_high"])
         if check_flag("exponentiate", exponentiate):
             if link not in ("logit", "log"):
                 raise ArgumentError(f"exponentiate needs a logit or log link; the link of this model is {link!r}")

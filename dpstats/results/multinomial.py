@@ -27,7 +27,7 @@ from dpstats.plan.simulated import Simulated
 from dpstats.privacy.guarantee import Guarantee
 from dpstats.proof_pages import cite_proof
 from dpstats.quiet import quiet
-from dpstats.results.contrasts import as_ratios, inference_table, log_scale_note
+from dpstats.results.contrasts import TESTED, as_ratios, inference_table, log_scale_note
 from dpstats.results.stored import Printed, Released, guarantee_sentence, marked_title
 from dpstats.summaries import Summary, format_number, format_range, full_width, paired_facts, shorten
 from dpstats.wording import argument, phrase, sentence
@@ -406,7 +406,9 @@ class MultinomialResults(LevelPredictions, Released):
         return shares
 
     def tidy(self, *, exponentiate: bool = False) -> pd.DataFrame:
-        """A row for each coefficient, as R's broom has it: class, term, estimate, and what was paid for of its error.
+        """A row for each coefficient, as R's broom has it: class, term, estimate, and its error.
+
+        std_error, statistic, p_value, conf_low and conf_high are NaN where the fit did not pay for errors.
 
         Parameters
         ----------
@@ -417,12 +419,12 @@ class MultinomialResults(LevelPredictions, Released):
         Examples
         --------
         >>> fit.tidy().columns.tolist(), len(fit.tidy())
-        (['y.level', 'term', 'estimate'], 4)
+        (['y.level', 'term', 'estimate', 'std_error', 'statistic', 'p_value', 'conf_low', 'conf_high'], 4)
         """
         pairs = [(level, term) for level in self.classes[1:] for term in self.plan.names]
         table = pd.DataFrame(pairs, columns=["y.level", "term"])
         if self.information is None:
-            table = table.assign(estimate=self.params.to_numpy().T.ravel())
+            table = table.assign(estimate=self.params.to_numpy().T.ravel()).reindex(columns=[*table, *TESTED])
         else:
             inference = self._inference
             low, high = inference.conf_int().T

@@ -333,7 +333,9 @@ def test_the_tidy_table_is_the_printed_one() -> None:
     assert "conf_low" not in fit.tidy(conf_int=False)
     lasso = dp.local.fit(reports(spec, data), spec, penalty="lasso", alpha=5.0)
     assert "noise sd" in str(lasso)
-    assert list(lasso.tidy().columns) == ["term", "estimate", "released", "scaled_released", "noise_sd"]
+    assert list(lasso.tidy().columns) == list(fit.tidy().columns)
+    assert lasso.tidy()[["std_error", "conf_low", "conf_high"]].isna().all(axis=None)
+    assert list(lasso.tidy(conf_int=False).columns) == list(fit.tidy(conf_int=False).columns)
     with pytest.raises(dp.errors.NotReleasedError):
         lasso.tidy(residual_sd=0.5)
 

@@ -187,6 +187,13 @@ def test_tidy_takes_brooms_arguments() -> None:
     np.testing.assert_array_equal(narrow[["conf_low", "conf_high"]], fit.conf_int(0.1))
     np.testing.assert_array_equal(fit.tidy()[["conf_low", "conf_high"]], fit.conf_int())
     assert list(fit.tidy(conf_int=False)) == [name for name in fit.tidy() if not name.startswith("conf")]
+    plain = dp.logit("b ~ x", rows(), 5.0, domain=DOMAIN, inference=None)
+    assert not plain.has_errors
+    for arguments in ({}, {"conf_int": False}, {"exponentiate": True}):
+        without, paid = plain.tidy(**arguments), fit.tidy(**arguments)
+        assert list(without) == list(paid)
+        missing = {"std_error", "statistic", "p_value", "conf_low", "conf_high"} & set(paid)
+        assert set(without.columns[without.isna().any()]) == missing
     ratios = fit.tidy(exponentiate=True, conf_level=0.9)
     np.testing.assert_allclose(ratios["conf_low"], np.exp(narrow["conf_low"]))
     for wrong in (0, 1, 95, "0.9", True):
