@@ -54,15 +54,18 @@ class Change(NamedTuple):
     size: float  # of a number the step in the data's units, of a level 1
 
 
-def changes_of(variable: Variable, change: Any, sign: str) -> Iterator[Change]:
-    """Every change of a variable, under marginaleffects' labels: a step, or which levels are compared."""
+def changes_of(variable: Variable, change: Any, sign: str, *, codes: bool = False) -> Iterator[Change]:
+    """Every change of a variable, under marginaleffects' labels: a step, or which levels are compared.
+
+    A step of 1 leads from 0 to 1 where a number is one of these `codes`.
+    """
     name, levels = safe_repr(variable.column_name), variable.levels
     chosen = isinstance(change, (str, list, tuple))
     if not levels:
         if chosen:
             raise ArgumentError(f"variables: {name} is a number, which has a step: give one, such as 10")
         size = 1.0 if change is None else change
-        yield Change(f"{size:+g}", 0, 0, size)
+        yield Change(f"1 {sign} 0" if codes and size == 1 else f"{size:+g}", 0, 0, size)
         return
     pairs = [(0, after) for after in range(1, len(levels))]
     if change == "pairwise":
@@ -182,9 +185,15 @@ class PrivateRows:
         return self.bought_sums().knows(group)
 
     def ends(self, average: Average, group: int | None, alpha: float, bounds: tuple[float, float]) -> Ends | None:
-        """The interval of an average within bounds; None where hardly a row is in the group, by its noisy number."""
+        """The interval of an average within bounds; None where it is all between them.
+
+        Also where hardly a row is in the group, by its noisy number.
+        """
         statistics = self.bought_sums()
-        return statistics.ends(average, group, alpha, bounds) if statistics.knows(group, LEAST_MEAN_SDS) else None
+        if not statistics.knows(group, LEAST_MEAN_SDS):
+            return None
+        ends = statistics.ends(average, group, alpha, bounds)
+        return None if ends == bounds else ends
 
     def half_widths(self, parts: list[tuple[Average, float]], group: int | None) -> HalfWidth:
         """Half the width of the interval of a combination of averages."""
@@ -384,7 +393,9 @@ class Comparer:
             groups = self.source.groups(None if free else by)
             if free and by is not None:
                 groups = dict.fromkeys(find_variable("by", self.plan.design, by, groups=True).levels)
-            for change in changes_of(variable, pairs.get(name, step), "/" if ratio else "-"):
+            # Steps of private rows lead on from 1 to 2, too.
+            codes = (free or isinstance(self.source, PublicRows)) and self._is_binary(variable)
+            for change in changes_of(variable, pairs.get(name, step), "/" if ratio else "-", codes=codes):
                 if isinstance(self.source, PublicRows) and not variable.levels:
                     backward.append(self.source.backward(variable.column_name, change.size))
                 for level, group in groups.items():
@@ -515,10 +526,10 @@ class Comparer:
                 continue
             name = named[0][0]
             variable = self._variable(name)
+            if isinstance(self.source, PublicRows) and self._is_binary(variable):
+                variable = variable._replace(levels=(0, 1))
             if not variable.levels or len(named) > 1:
-                raise ArgumentError(
-                    f"variables of predictions must be one factor; comparisons has steps of {safe_repr(name)}"
-                )
+                raise ArgumentError(f"variables of predictions must be one factor; {self._instead(variable)}")
             if by == name:
                 raise ArgumentError(
                     f"by: every row is of each level of {safe_repr(name)} in turn; leave out one of both"
@@ -530,6 +541,19 @@ class Comparer:
         if isinstance(self.source, PublicRows):
             table.attrs["note"] = self.source.note
         return table
+
+    def _is_binary(self, variable: Variable) -> bool:
+        """Whether a number is 0 or 1, such as a column that is declared as bool."""
+        design = self.plan.design
+        declared = design.domain.get(variable.column_name) if isinstance(design, DesignSpec) else None
+        return not variable.levels and isinstance(declared, Range) and declared.is_binary
+
+    def _instead(self, variable: Variable) -> str:
+        """What has predictions or changes of what is no factor."""
+        name = safe_repr(variable.column_name)
+        if self._is_binary(variable):
+            return f"{name} is a number: predictions({name}, newdata=...) has averages over public rows with 0 and 1"
+        return f"comparisons has steps of {name}"
 
     def _prediction_columns(self, average: Average, group: int | None, alpha: float) -> dict[str, float]:
         """The columns of a table, with the interval within the range of a mean."""

@@ -447,13 +447,15 @@ class ReleasedModel(FittedModel):
         """Average predictions: over the rows, by groups of them, or were all rows of each level of a factor.
 
         Intervals are cut off at the ends of what a mean can be. With `by` they allow for the noise in the sizes of the
-        groups (Fieller's method); otherwise they are symmetric (delta method). With another link than the identity,
+        groups (Fieller's method), and what has the whole range as its interval is blank, not identified at this budget;
+        otherwise they are symmetric (delta method). With another link than the identity,
         those of `get_prediction` for the same mean differ, because they are transformed by the inverse link.
 
         Parameters
         ----------
         variables : str, optional
-            A factor: every row is taken to be of each of its levels in turn (adjusted predictions).
+            A factor, or at public rows a column declared as bool: every row is taken to be of each of its levels in
+            turn (adjusted predictions).
         by, newdata, alpha, offset, exposure
             As for `comparisons`. `get_prediction` has public rows one by one.
 
