@@ -78,7 +78,7 @@ def _open_streams() -> None:
         sys.stderr = open(2, "w", closefd=False)  # noqa: SIM115
 
 
-NAMES_ARGUMENT = re.compile(r"([a-z_]+)(?=: | (?:must|needs|takes|is for) )")
+NAMES_ARGUMENT = re.compile(r"([a-z_]+)\b(?=:|\s(must|needs|takes|is\sfor)\b)")
 """How an error begins that is about one argument."""
 
 
