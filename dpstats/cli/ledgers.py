@@ -55,11 +55,13 @@ def add_commands(commands: Commands) -> None:
     html = actions.add_parser("html", help="write the report as one HTML page")
     html.set_defaults(run=_html)
 
-    export = actions.add_parser("export", help="write the entries as CSV or JSON")
+    export = actions.add_parser("export", help="write the entries, or quotas, as CSV or JSON")
     export.add_argument("--format", choices=("csv", "json"), default="csv")
-    export.add_argument(
+    tables = export.add_mutually_exclusive_group()
+    tables.add_argument(
         "--by-analyst", action="store_true", help="what each analyst has spent and has left, with the quotas"
     )
+    tables.add_argument("--quotas", action="store_true", help="every quota that was set, with its time")
     export.set_defaults(run=_export)
 
     for action in (html, export):
@@ -77,7 +79,8 @@ def _show(options: argparse.Namespace) -> None:
         names = ("dataset", "adjacency", "unit", "accountant")
         facts = {name: getattr(ledger, name) for name in names}
         facts |= {"total": total._asdict(), "remaining": left._asdict()}
-        facts |= {"analysts": records(ledger.spending()), "entries": records(ledger.entries())}
+        tables = {"analysts": ledger.spending(), "quotas": ledger.quotas(), "entries": ledger.entries()}
+        facts |= {name: records(table) for name, table in tables.items()}
         facts["domain"] = None if ledger.domain is None else ledger.domain.to_dict()
         print(as_json(facts), end="")
 
@@ -119,7 +122,10 @@ def _html(options: argparse.Namespace) -> None:
 
 def _export(options: argparse.Namespace) -> None:
     with Ledger.open(options.path) as ledger:
-        table = ledger.spending() if options.by_analyst else ledger.entries()
+        if options.quotas:
+            table = ledger.quotas().rename_axis("number")
+        else:
+            table = ledger.spending() if options.by_analyst else ledger.entries()
     if options.format == "csv":
         text = table.reset_index().map(spreadsheet_safe).to_csv(index=False, quoting=csv.QUOTE_ALL)
     else:

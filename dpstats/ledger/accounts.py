@@ -209,6 +209,15 @@ def read_quotas(connection: Connection) -> dict[str | None, Quota]:
     return {row[0]: Quota(row[1], row[2], Amount(*row[3:])) for row in rows}
 
 
+def quota_changes(connection: Connection) -> pd.DataFrame:
+    """Every quota that was set, in turn; see `Reader.quotas`."""
+    rows = connection.execute("SELECT time, analyst, eps, delta FROM quota ORDER BY id").fetchall()
+    table = pd.DataFrame(rows, columns=["time", "analyst", "eps", "delta"])
+    times = pd.to_datetime(table["time"], utc=True, format="ISO8601")
+    names = [analyst or "" for _, analyst, *_ in rows]
+    return LogFrame(table.assign(time=times, analyst=pd.Series(names, dtype=object)))
+
+
 def quota_of(quotas: dict[str | None, Quota], analyst: str | None) -> Quota | None:
     """The analyst's own quota, else that of everyone without one, else None."""
     return quotas.get(analyst, quotas.get(None))

@@ -140,7 +140,7 @@ class Ledger(Spender):
         return Budget(self._facts.eps, self._facts.delta)
 
     def set_quota(self, analyst: str | None, eps: float, delta: float = 0.0) -> None:
-        """Limit what one analyst may spend in all, with what is spent already; earlier quotas stay on record.
+        """Limit what one analyst may spend in all, with what is spent already; `quotas` has earlier ones.
 
         Charges to parts compose in parallel for a quota as they do for the whole. Quotas may add up to more than the
         total, which holds in any case.

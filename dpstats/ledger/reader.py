@@ -24,6 +24,7 @@ from dpstats.ledger.accounts import (
     history,
     largest,
     left_of,
+    quota_changes,
     quota_left,
     read_books,
 )
@@ -279,6 +280,24 @@ class Reader:
         """
         with self._store.transaction(write=False) as connection:
             return analysts(connection, self._facts)
+
+    def quotas(self) -> pd.DataFrame:
+        """Every quota that was set, by time; the latest of each analyst is in force.
+
+        Returns
+        -------
+        DataFrame
+            `time`; `analyst`, "" for the quota of all who have none of their own; `eps` and `delta`.
+
+        Examples
+        --------
+        >>> ledger.set_quota("Ada", eps=0.25)
+        >>> ledger.set_quota("Ada", eps=0.5)
+        >>> ledger.quotas()["eps"].tolist()
+        [0.25, 0.5]
+        """
+        with self._store.transaction(write=False) as connection:
+            return quota_changes(connection)
 
     def history(self) -> pd.DataFrame:
         """What was spent in all after each entry, by number; refunded ones are left out, as if they had never been.

@@ -93,6 +93,24 @@ def test_export_has_the_totals_of_analysts_beside_their_quotas(
         assert table["rho"].astype(float).tolist() == expected["rho"].tolist()
 
 
+def test_every_change_of_a_quota_is_exported(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """For an auditor, who reads that a quota was raised."""
+    for who, eps in ((["--analyst", "Ada"], "0.2"), (["--everyone-else"], "0"), (["--analyst", "Ada"], "0.5")):
+        assert main(["ledger", "quota", str(path), *who, "--eps", eps, "--delta", "1e-6"]) == 0
+    capsys.readouterr()
+    expected = [("Ada", 0.2, 1e-6), ("", 0.0, 1e-6), ("Ada", 0.5, 1e-6)]
+    assert main(["ledger", "show", str(path), "--json"]) == 0
+    quotas = json.loads(capsys.readouterr().out)["quotas"]
+    assert [(one["analyst"], one["eps"], one["delta"]) for one in quotas] == expected
+    assert quotas[0]["time"].endswith("+00:00")
+    assert main(["ledger", "export", str(path), "--quotas", "--format", "json"]) == 0
+    exported = json.loads(capsys.readouterr().out)
+    assert exported == [{"number": place} | one for place, one in enumerate(quotas)]
+    assert main(["ledger", "export", str(path), "--quotas"]) == 0
+    table = pd.read_csv(io.StringIO(capsys.readouterr().out), keep_default_na=False)
+    assert list(table[["analyst", "eps", "delta"]].itertuples(index=False, name=None)) == expected
+
+
 def test_a_missing_command_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as caught:
         main(["ledger"])
