@@ -318,7 +318,8 @@ class InferenceMixin:
         """
         spread = self._inference.estimates.spread
         if not hasattr(spread, "value"):
-            raise NotReleasedError(f"scale: robust errors need no dispersion; {argument('inference', 'model')} buys it")
+            model, unit = argument("inference", "model"), argument("unit")
+            raise NotReleasedError(f"scale: robust errors need no dispersion; {model} buys it in fits without {unit}")
         ratio = self._design.score_ratio or 1.0
         return float(spread.value) / ratio * self._design.response_scaling()[1] ** 2
 

@@ -272,7 +272,10 @@ class TestCalls:
     def test_nobody_at_all(self) -> None:
         """Rows without identifiers are left out, quietly: what is released is noise about zero."""
         frame = data(50).assign(who=np.nan)
-        assert np.isfinite(dp.logit(FORMULA, frame, 1.0, domain=DOMAIN, unit="who", inference=True).params).all()
+        fit = dp.logit(FORMULA, frame, 1.0, domain=DOMAIN, unit="who", inference=True)
+        assert np.isfinite(fit.params).all()
+        with pytest.raises(dp.errors.NotReleasedError, match="inference='model' buys it in fits without unit="):
+            _ = fit.scale
 
     def test_identifiers_of_text(self) -> None:
         frame = data(300, seed=3)
