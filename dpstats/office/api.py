@@ -158,7 +158,9 @@ def tables(facts: Mapping[str, Any], level: float) -> dict[str, Any]:
     made: dict[str, Any] = {"kind": type(result).__name__, "summary": str(result)}
     if isinstance(result, GLMResults):
         tidy = result.tidy(conf_level=level)
-        if result.has_errors:
+        if not result.has_errors:  # clients know by the columns
+            tidy = tidy.drop(columns=["std_error", "statistic", "p_value", "conf_low", "conf_high"])
+        else:
             covariance = result.cov_params()
             made["vcov"] = {"names": list(covariance.index), "rows": covariance.to_numpy()}
         made |= {"tidy": tidy, "glance": result.glance(), "level": level, "formula": result.formula}

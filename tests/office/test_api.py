@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 pytest.importorskip("starlette")
@@ -17,8 +18,8 @@ from starlette.testclient import TestClient
 
 import dpstats as dp
 from dpstats.errors import LedgerError
-from dpstats.office.api import create_app
-from dpstats.office.request import from_result
+from dpstats.office.api import create_app, tables
+from dpstats.office.request import from_result, to_result
 from dpstats.office.security import STATUS, UNAVAILABLE
 
 # Workers outlive the pool that has started them.
@@ -228,3 +229,12 @@ def test_each_listener_has_its_own_addresses(anna: TestClient, service: Any) -> 
     with speak(service, token, keeper=True) as keeper:
         assert keeper.get("/v1/keeper/waiting").status_code == 401
         assert keeper.get("/v1/datasets").status_code == 404
+
+
+def test_a_table_without_errors_has_no_columns_of_them() -> None:
+    """By these the client for R says that the budget has not paid for any."""
+    rows = {"x": np.linspace(0, 1, 500), "y": np.linspace(0, 1, 500)}
+    domain = {"x": (0, 1), "y": (0, 1)}
+    fits = [dp.ols("y ~ x", rows, 5.0, domain=domain, inference=paid, seed=1) for paid in (None, True)]
+    without, paid = (tables(to_result(fit), 0.95)["tidy"] for fit in fits)
+    assert set(paid) - set(without) == {"std_error", "statistic", "p_value", "conf_low", "conf_high"}
