@@ -50,7 +50,7 @@ class ClosedLabels:
         if numbers < of_last:
             raise StreamError(
                 f"label: {safe_repr(label)} does not come after {safe_repr(last)}, whose tick is closed already; pass "
-                "late rows with those of the next tick, with a label that comes after it"
+                "the rows of a later tick, with a later label, and with them late rows that are in no tick yet"
             )
 
 

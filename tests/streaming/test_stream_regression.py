@@ -833,3 +833,12 @@ def test_a_state_of_before_has_the_last_label() -> None:
     again._running._resume(facts)
     with pytest.raises(StreamError, match="tick '2026-9' is closed already"):
         again.update(frame(10, 0), label="2026-9")
+
+
+def test_a_first_number_of_four_digits_is_a_year() -> None:
+    """Numbers after it count within it; after a shorter one the order is not told."""
+    with pytest.raises(StreamError, match="'1000-8' does not come after '1000-9'"):
+        ClosedLabels(["1000-9"]).check("1000-8")
+    ClosedLabels(["999-9"]).check("999-8")
+    with pytest.raises(StreamError, match="tick '999-9' is closed already"):
+        ClosedLabels(["999-9"]).check("999-9")
