@@ -185,15 +185,15 @@ class PrivateRows:
         return self.bought_sums().knows(group)
 
     def ends(self, average: Average, group: int | None, alpha: float, bounds: tuple[float, float]) -> Ends | None:
-        """The interval of an average within bounds; None where it is all between them.
+        """The interval of an average within bounds; None of a group of which nothing is known.
 
-        Also where hardly a row is in the group, by its noisy number.
+        Hardly a row is in it, by its noisy number, or the interval is all between the bounds.
         """
         statistics = self.bought_sums()
         if not statistics.knows(group, LEAST_MEAN_SDS):
             return None
         ends = statistics.ends(average, group, alpha, bounds)
-        return None if ends == bounds else ends
+        return None if group is not None and ends == bounds else ends
 
     def half_widths(self, parts: list[tuple[Average, float]], group: int | None) -> HalfWidth:
         """Half the width of the interval of a combination of averages."""

@@ -447,9 +447,9 @@ class ReleasedModel(FittedModel):
         """Average predictions: over the rows, by groups of them, or were all rows of each level of a factor.
 
         Intervals are cut off at the ends of what a mean can be. With `by` they allow for the noise in the sizes of the
-        groups (Fieller's method), and what has the whole range as its interval is blank, not identified at this budget;
-        otherwise they are symmetric (delta method). With another link than the identity,
-        those of `get_prediction` for the same mean differ, because they are transformed by the inverse link.
+        groups (Fieller's method), and a group whose interval is the whole range is blank, as not identified. Otherwise
+        they are symmetric (delta method). With another link than the identity, those of `get_prediction` for the same
+        mean differ, because they are transformed by the inverse link.
 
         Parameters
         ----------
