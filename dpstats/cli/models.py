@@ -176,7 +176,8 @@ def _plan(options: argparse.Namespace) -> None:
         case, rows = fit_plan._usual(outcomes)
         if rows:  # the number of rows settles the budget
             if options.rows is not None and fit_plan.call is not None:
-                case, rows = fit_plan.call.with_rows(fit_plan, options.rows), f"{options.rows:,} {outcomes.index.name}"
+                case = fit_plan.call.with_rows(fit_plan, options.rows)
+                rows = f"{options.rows:,} {fit_plan.request.options.record.of}"
             more |= {"budget_for": rows.removeprefix("with "), "by_rows": records(outcomes)}
         print(as_json({**plan_facts(case), **more}), end="")
         return

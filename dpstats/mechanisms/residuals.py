@@ -56,9 +56,8 @@ def suited_family(spec: FitSpec, fit_eps: float, rows: Rows[Block], random: Rand
         rows=number,
         unit_error=ERROR_OF_CAP * math.sqrt(size) / (number * fit_eps),
     )
-    if not tails.has_two(expected=not purchase.one_tail):
-        return family
-    return replace(family, residual_cap=min(tails.cap * reach, family.lipschitz))
+    cap = reach * tails.settled_cap(family.lipschitz / reach, expected=not purchase.one_tail)
+    return replace(family, residual_cap=cap)
 
 
 def residuals_about(about: ResidualCentre, block: Block) -> NDArray[np.float64]:

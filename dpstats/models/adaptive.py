@@ -30,6 +30,7 @@ from dpstats.models.population import KNOWN, RAREST, KnownColumns, known_counts,
 from dpstats.models.ranges import score_noise
 from dpstats.plan import Plan, range_eps, replan_request, with_settled_law
 from dpstats.plan.methods import (
+    CAPPED_A_COLUMN,
     CENTRE_SHARE,
     FEWEST_BOUGHT,
     FULL_SHARES,
@@ -76,9 +77,6 @@ ROWS_A_COLUMN = 400.0
 
 With fewer a table that is insisted on would lose intervals. With more, coefficients would be further off: those of sums
 without residuals are so by half at 400 to 1,000."""
-
-CAPPED_A_COLUMN = 1000.0
-"""A cap of the loss that follows residuals, of persons and of columns chosen on other rows, is bought for so many."""
 
 LIKELY_CHOSEN = 8
 """Columns that a lasso with a refit is taken to choose, with the intercept: it keeps 2 to 8 of 60 (docs/guide)."""
@@ -401,7 +399,9 @@ def carried_out(
     if not follows:
         return settled(bought, rows)
     residual_plan = with_residuals(settled(bought, rows, request), rows, request)
-    return rescaled(plan, residual_plan.request, None if bought is chosen else bought.response, residual_plan.residuals)
+    # The declared range stands in, also where released sums take the place of what has bought the interval.
+    response = response_purchase(with_settled_law(chosen), plan.design) if bought is chosen else bought.response
+    return rescaled(plan, residual_plan.request, response, residual_plan.residuals)
 
 
 def _or_statistics(plan: Plan, alone: Sequence[Plan], rows: float) -> Plan:

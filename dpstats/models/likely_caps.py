@@ -44,6 +44,7 @@ def bought_caps(plan: Plan, forecast: Forecast, sample: Sample, n: float) -> Vec
     eps = purchase.eps * TAILS_SHARE / (CENTRE_SHARE + TAILS_SHARE)
     sensitivity = 1 if request.adjacency == "add_remove" else 2
     expected, caps = response is None or not response.one_tail, []
+    widens = plan.objective.statistics is not None
     for error in errors:
         sizes = as_rows([(residuals - sample.exog @ error) / (2 * half)])
         counts = random.poisson(residual_counts(sizes, edges) * (used / len(residuals)))
@@ -55,5 +56,5 @@ def bought_caps(plan: Plan, forecast: Forecast, sample: Sample, n: float) -> Vec
             rows=used,
             unit_error=ERROR_OF_CAP * math.sqrt(sample.exog.shape[1]) / (max(used, 1.0) * request.row_eps),
         )
-        caps.append(min(tails.cap * 2 * half, widest) if tails.has_two(expected=expected) else widest)
+        caps.append(2 * half * tails.settled_cap(widest / (2 * half), expected=expected, widens=widens))
     return np.sort(caps)

@@ -47,8 +47,10 @@ def bought_residuals(
     error = ERROR_OF_CAP * math.sqrt(len(coef)) / (max(number, 1.0) * request.row_eps)
     deviation = math.sqrt(2) * sensitivity / eps
     tails = residual_tails(counts, class_edges(1.0), deviation=deviation, rows=number, unit_error=error)
-    widest = interval_cap(design, response)
-    cap = min(tails.cap * reach, widest) if tails.has_two(expected=not response.one_tail) else widest
+    widest, expected = interval_cap(design, response) / reach, not response.one_tail
+    # With several rows a person has less of a sampling error, beside which the noise is larger.
+    cap = reach * tails.settled_cap(widest, expected=expected, widens=request.options.unit is None)
+    shift = None if tails.has_two(expected=expected) else tails.shift(cap / reach)
     beyond = share_beyond(counts, class_edges(1.0), cap / reach, deviation=deviation, rows=number)
     # In model units of the declared response.
     scale = own[1] / declared[1]
@@ -56,7 +58,7 @@ def bought_residuals(
     at = design.names.index("Intercept")
     moved[at] += design.scale[at] * (own[0] - declared[0]) / declared[1]
     centre, sd = ResidualCentre(tuple(moved.tolist()), scale * cap), float(f"{tails.rms * reach * own[1]:.4g}")
-    residuals = replace(purchase, centre=centre, beyond=beyond, sd=sd)
+    residuals = replace(purchase, centre=centre, beyond=beyond, sd=sd, shift=shift)
     return residuals, encoded if own == declared else encoded.map_rows(
         partial(_in_units, scale, (own[0] - declared[0]) / declared[1])
     )

@@ -295,6 +295,13 @@ times eps a column or fewer. Of more they fall with the root of these."""
 
 FULL_SHARES = 4000.0
 
+CAPPED_A_COLUMN = 1000.0
+"""A cap of the loss that follows residuals, of persons and of columns chosen on other rows, is bought for so many rows
+times eps for each column or more."""
+
+LARGE_SHIFT = 0.5
+"""A cap that may move a mean by more standard errors may bias slopes as far: their intervals may miss."""
+
 
 @dataclass(frozen=True)
 class ResidualPurchase:
@@ -307,12 +314,17 @@ class ResidualPurchase:
     centre: ResidualCentre | None = None  # in the model units of the declared response; None until it is bought
     beyond: tuple[float, float] | None = None  # the share of the rows beyond the cap, and the deviation of its noise
     sd: float | None = None  # the root mean square of the residuals about the centre, in units of the response
+    # How far the cap may move a mean, in standard errors; None of two tails, which hardly move it, or of few rows.
+    shift: float | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Plain public values, for JSON."""
         centre = None if self.centre is None else self.centre.to_dict()
         facts = {"eps": self.eps, "centre": centre, "beyond": None if self.beyond is None else list(self.beyond)}
-        return facts if self.sd is None else {**facts, "sd": self.sd}  # as older versions stored it
+        later = {"sd": self.sd, "shift": self.shift}
+        return facts | {
+            name: value for name, value in later.items() if value is not None
+        }  # as older versions stored it
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any]) -> ResidualPurchase:
@@ -320,7 +332,7 @@ class ResidualPurchase:
         centre = stored["centre"]
         beyond = None if stored["beyond"] is None else (stored["beyond"][0], stored["beyond"][1])
         residual_centre = None if centre is None else ResidualCentre.from_dict(centre)
-        return cls(stored["eps"], residual_centre, beyond, stored.get("sd"))
+        return cls(stored["eps"], residual_centre, beyond, stored.get("sd"), stored.get("shift"))
 
 
 def cap_purchase(request: Request, residuals: ResidualPurchase | None, *, one_tail: bool) -> CapPurchase | None:
@@ -428,6 +440,13 @@ def may_cap_persons(request: Request, design: PublicDesign) -> bool:
     alike = design.has_intercept and design.score_ratio == 1.0 and not design.offset_bound
     persons = options.unit is not None and options.inference in (True, "auto")
     return alike and persons and leaves_shares_open(options) and may_take_statistics(request)
+
+
+def persons_for_cap(request: Request, size: int) -> int:
+    """From about how many persons on a model of so many columns buys how far their residuals reach."""
+    least = CAPPED_A_COLUMN * size / request.row_eps
+    unit = 10 ** max(math.floor(math.log10(least)) - 1, 0)
+    return math.ceil(least / unit) * unit
 
 
 def leaves_shares_open(options: Options) -> bool:

@@ -18,9 +18,12 @@ from dpstats.mechanisms.stage import StagePlan
 from dpstats.plan.error_notes import errors_note, persons_note
 from dpstats.plan.facts import PlanFacts
 from dpstats.plan.methods import (
+    CENTRE_SHARE,
     FEWEST_BOUGHT,
     INTERVAL_CAP,
+    LARGE_SHIFT,
     ONE_TAIL,
+    TAILS_SHARE,
     TWO_VALUES_CAP,
     WORKING_CAP,
     caps_for_intervals,
@@ -31,6 +34,7 @@ from dpstats.plan.methods import (
     may_cap_persons,
     may_take_sums,
     no_fit_statistics,
+    persons_for_cap,
 )
 from dpstats.plan.row_notes import advised_notes, counts_note, trimmed_note, unnamed_note
 from dpstats.plan.tables import capped_at, in_units, is_output, level_name, price
@@ -202,11 +206,17 @@ def cap_note(plan: PlanFacts) -> list[str]:
         ] * uncapped
     statistics = argument("method", "statistics")
     if plan.objective.statistics is not None:
-        cap = in_units(units) if plan.completed else f"a cap (at most {in_units(units)})"
+        cap = in_units(units) if plan.completed else f"a cap (usually at most {in_units(units)})"
+        biased = "If most of the moved responses lie on one side of the fit, the fitted values are biased for the mean "
+        biased += "response."
+        if plan.residuals is not None and (plan.residuals.shift or 0.0) > LARGE_SHIFT:
+            biased = (
+                "Most of the moved responses seem to lie on one side of the fit. Slopes may then be biased by more "
+            )
+            biased += "than half a standard error, and intervals of slopes may miss."
         return [
             f"A response that is more than {cap} (in units of the response) from a rough first fit is moved to that "
-            "distance. If most of the moved responses lie on one side of the fit, the fitted values are biased for the "
-            f"mean response. To move no response, pass {statistics}."
+            f"distance. {biased} To move no response, pass {statistics}."
         ]
     linear = (
         "enter the loss linearly, as in Huber regression. If most of these residuals have the same sign, the fitted "
@@ -248,8 +258,10 @@ def cap_note(plan: PlanFacts) -> list[str]:
         uncapped = f" Such a fit may also take {statistics}, which has no cap, or sums that cap residuals about a "
         uncapped += "first fit."
     elif may_cap_persons(request, plan.design) and not (counts is None and request.options.n is None):
-        uncapped = " With many persons the fit also buys how far residuals about a first fit reach, and the cap is at "
-        uncapped += "most what these suggest."
+        many = f"about {persons_for_cap(request, len(plan.design.names)):,} {of}"
+        spread = f"{(CENTRE_SHARE + TAILS_SHARE) * request.eps:.2g}"
+        uncapped = f" With {many} or more, the fit also spends up to eps {spread} on how far residuals about a first "
+        uncapped += "fit reach (residual spread), and the cap is at most what these suggest."
     return [f"Residuals beyond a cap (residual_cap) {linear} {cap}{uncapped}"]
 
 

@@ -37,9 +37,11 @@ from dpstats.plan.methods import (
     centre_stages,
     chosen_range_eps,
     fit_spec,
+    may_cap_persons,
     may_take_sums,
     needs_errors,
     paid_apart,
+    persons_for_cap,
     plan_fit_statistics,
     plan_focus,
     plan_releases,
@@ -276,8 +278,14 @@ class Plan(Simulated, PlanFacts):
         Of lines that print alike it is the first. An open plan stands for errors that cost nothing, which fits of few
         rows never have.
         """
-        if outcomes.empty or self.call is None:
+        if self.call is None:
             return self, ""
+        if outcomes.empty:
+            counted = self.counts is not None and self.counts.rows is None
+            if not (counted and may_cap_persons(self.request, self.design)):
+                return self, ""
+            rows = persons_for_cap(self.request, len(self.names))
+            return self.call.with_rows(self, rows), f"with {rows:,} {self.request.options.record.of}"
         kinds = list(zip(outcomes["ranges"], outcomes["errors"], outcomes["method"], strict=True))
         alike = [
             rows

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import bisect
+import math
 import operator
 from collections.abc import Iterable
 from functools import partial
@@ -27,6 +28,11 @@ SHAPES, SCALES = (0.25, 2.2), (0.02, 3.0)
 SHAPE, SHAPE_SPREAD = 1.2, 0.5
 """Where the histogram tells nothing, log shape is normal about that of 1.2 with this standard deviation."""
 
+TAIL_ROWS, TAIL_SHARE = 200.0, 0.05
+"""A tail has half of the rows, or so many standard deviations of a count's noise if that is less, but this share.
+
+No Weibull law fits all sizes: one that is fitted to half of many rows is wrong far out."""
+
 LEAST_CAP = 3.0
 """A cap is so many root mean squares of the residuals at least."""
 
@@ -44,6 +50,9 @@ TAILS_SEEN = 0.75
 UNEXPECTED = 0.5
 """Standard deviations of the noise by which a second tail must be seen if only one is expected."""
 
+SMALL_NOISE = 0.3
+"""Noise of so much of the sampling error hardly matters: it makes a standard error 1.044 times as large."""
+
 
 class ResidualTails(NamedTuple):
     """What a noisy histogram tells of residuals."""
@@ -51,10 +60,30 @@ class ResidualTails(NamedTuple):
     rms: float
     cap: float  # beyond which hardly anything is
     alike: float  # how clearly both tails have rows, in standard deviations of the noise; negative if one lacks them
+    rows: float
+    unit_error: float  # the noise of a mean, for each unit of the cap
+    tail: _Tail | None  # None if too few rows tell of it
 
     def has_two(self, *, expected: bool) -> bool:
         """Whether to go by two tails, where these are `expected` or only one is."""
         return self.alike > (0.0 if expected else UNEXPECTED)
+
+    def settled_cap(self, widest: float, *, expected: bool, widens: bool = False) -> float:
+        """The cap, `widest` at most and without two tails; if it `widens` it is wider where noise hardly matters."""
+        narrow = min(self.cap, widest) if self.has_two(expected=expected) else widest
+        if not widens or self.tail is None:
+            return narrow
+        return max(narrow, min(self.cap, SMALL_NOISE * self.rms / (math.sqrt(self.rows) * self.unit_error)))
+
+    def shift(self, cap: float) -> float | None:
+        """How far a mean moves, in standard errors, if all that residuals have beyond a cap is on one side.
+
+        None if too few rows tell.
+        """
+        if self.tail is None:
+            return None
+        error = math.hypot(self.rms / math.sqrt(self.rows), self.unit_error * cap)
+        return float(f"{self.tail.excess(cap) / (self.rows * error):.3g}")
 
 
 def class_edges(reach: float) -> Array:
@@ -96,7 +125,8 @@ def residual_tails(
     beyond their median are taken for a Weibull tail: of its scale and shape a posterior mean over a grid.
     """
     rows, sizes = max(rows, 1.0), np.asarray(counts.sum(axis=0), dtype=np.float64)
-    start = min(int(np.argmax(np.cumsum(sizes) > rows / 2)) + 1, len(edges) - 2)
+    tail_rows = min(rows / 2, max(TAIL_ROWS * deviation, TAIL_SHARE * rows))
+    start = min(int(np.argmax(np.cumsum(sizes) > rows - tail_rows)) + 1, len(edges) - 2)
     inside, begin = max(float(sizes[:start].sum()), 0.0), float(edges[start - 1])
     tail = _Tail.fitted(sizes[start:], edges[start:], begin, max(rows - inside, 1.0), np.sqrt(2) * deviation)
     middles = edges[:start] * 2.0 ** (-0.5 / STEPS)
@@ -114,7 +144,8 @@ def residual_tails(
     )
     cap = float(candidates[last - 1]) if last else float(edges[-1])
     # Rounded, so that the last bits of a library's functions enter no plan.
-    return ResidualTails(float(f"{rms:.4g}"), float(f"{cap:.4g}"), _alike(counts, edges, rms, deviation))
+    alike, many = _alike(counts, edges, rms, deviation), tail_rows < rows / 2
+    return ResidualTails(float(f"{rms:.4g}"), float(f"{cap:.4g}"), alike, rows, unit_error, tail if many else None)
 
 
 def _alike(counts: NDArray[np.int64], edges: Array, rms: float, deviation: float) -> float:
@@ -196,4 +227,4 @@ def _survival(sizes: Array, begin: float, shapes: Array, scales: Array) -> Array
     # A power of each size and one of each scale: to take one of each quotient took ten times as long.
     rises = (sizes / begin) ** shapes[:, :1] - 1
     powers = ((begin / scales) ** shapes)[..., None] * rises[:, None, :]
-    return np.asarray(np.exp(-np.minimum(powers, 700.0)))
+    return np.asarray(np.exp(-np.clip(powers, 0.0, 700.0)))

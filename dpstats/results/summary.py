@@ -375,7 +375,7 @@ def _cap_kept(plan: Plan) -> str:
         return ""
     declared = (response.low, response.high) == (design.response.low, design.response.high)
     widest = interval_cap(design, response) * (response.high - response.low) / 2
-    if not (response.one_tail or declared) or cap < 0.999 * widest:
+    if not (response.one_tail or declared) or not 0.999 * widest <= cap <= 1.001 * widest:
         return ""
     low, high = design.response.low, design.response.high
     capped = f" No narrower cap found: residuals are capped at {in_units(cap)}, which"

@@ -305,6 +305,16 @@ def test_forecasts_take_the_cap_that_nine_in_ten_fits_reach() -> None:
     )
 
 
+def test_a_printed_plan_has_the_purchase_and_from_how_many_persons_on_it_is() -> None:
+    """1,000 persons times eps for each of two columns, at eps 2; of auto errors the table has fewer persons."""
+    plan = dp.plan("y ~ x", {"x": (0, 1), "y": (-20, 20)}, 2.0, unit="p", inference=True)
+    text = " ".join(str(plan).split())
+    assert "Budget: eps 2, with 1,000 persons: row counts 0.06, response 0.06, residual spread 0.18, fit" in text
+    assert "With about 1,000 persons or more, the fit also spends up to eps 0.18 on how far residuals" in text
+    spends = [("residual spread" in plan.call.with_rows(plan, persons).budget.index) for persons in (999, 1000)]
+    assert spends == [False, True]
+
+
 def test_a_summary_says_that_no_narrower_cap_was_found() -> None:
     """Exponential residuals, of which a cap was paid for; of normal ones it was found."""
     data = frame()
