@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 import sys
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -18,7 +18,7 @@ from dpstats.formula.coding import PublicFactor, factor_values, refuse_repeated_
 from dpstats.formula.expression import Apply, Column, categorical, columns_of, may_miss
 from dpstats.formula.parse import Formula
 from dpstats.formula.patsy_internals import DesignInfo, SubtermInfo, Term
-from dpstats.formula.public_frame import SEED, Codes, drawn_rows
+from dpstats.formula.public_frame import SEED, Codes, Encoded, drawn_rows
 from dpstats.formula.response import Condition
 from dpstats.formula.syntax import locate
 from dpstats.formula.vanishing_forms import is_polynomial
@@ -81,12 +81,32 @@ def refuse_single_values(parsed: Formula, condition: Condition | None, support: 
         return
     rows = drawn_rows([(parsed.subset_columns, parsed.subset.code)], support, MORE_ROWS, np.random.default_rng(SEED))
     met = condition(rows)
-    for name, column in rows.items():
-        values = (column.values if isinstance(column, Codes) else column)[met]
-        if name in parsed.exog_columns and len(np.unique(values)) == 1:
-            raise FormulaError(
-                f"{name} has the same value in every row that {parsed.subset.code} keeps: leave {name} out of the terms"
-            )
+    kept = {
+        name: replace(own, values=own.values[met]) if isinstance(own, Codes) else own[met] for name, own in rows.items()
+    }
+    response = parsed.response_columns if isinstance(parsed.response.node, Column) else ()
+    for name, column in kept.items():
+        values = column.values if isinstance(column, Codes) else column
+        if name not in (*parsed.exog_columns, *response) or len(np.unique(values)) != 1:
+            continue
+        # Few rows may have been drawn that meet the condition: then others do that have another value.
+        if any(condition({**kept, name: other}).any() for other in _others(column, support[name])):
+            continue
+        if name in response:
+            raise FormulaError(f"the response {name} has the same value in every row that {parsed.subset.code} keeps")
+        raise FormulaError(
+            f"{name} has the same value in every row that {parsed.subset.code} keeps: leave {name} out of the terms"
+        )
+
+
+def _others(column: Encoded, declared: Range | Levels) -> Iterator[Encoded]:
+    """A column of one value with others in its place: each of its other levels, or the next numbers of its range."""
+    if isinstance(column, Codes):
+        for turn in range(1, len(column.levels)):
+            yield replace(column, values=(column.values + turn) % len(column.levels))
+    else:
+        assert isinstance(declared, Range)
+        yield from (np.nextafter(column, end) for end in (declared.low, declared.high) if (column != end).all())
 
 
 def _tangled(info: DesignInfo, domain: Domain) -> list[PublicFactor]:

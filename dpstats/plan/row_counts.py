@@ -232,7 +232,7 @@ class RowCounts:
         That is a share of at most `LARGE_UNNAMED` of the rows.
         """
         share = min(LARGE_UNNAMED, self.most_unnamed[1] / 2)
-        least = share * max(self._rows_in_all(self._noise(FALSE_NOTES)), 1.0)
+        least = max(share * self._rows_in_all(self._noise(FALSE_NOTES)), 1.0)
         eps = (CHECK_SDS + NINE_OF_TEN_SDS) * math.sqrt(2) * self.fault_sensitivity / least
         digit = 10.0 ** math.floor(math.log10(eps))
         return float(f"{math.ceil(eps / digit) * digit:.1g}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from dpstats.domain import Range
+from dpstats.domain import Levels, Range
 from dpstats.formula.advice import MOST_LISTED, end_codes, missing_code
 from dpstats.formula.design import DesignSpec
 from dpstats.plan.facts import PlanFacts
@@ -50,8 +50,13 @@ def faults_line(plan: Any) -> list[str]:
     unit, eps = plan.guarantee.unit, counts.eps_to_check
     typed = [] if unit is None else [argument("unit", unit)]  # without it single rows are protected
     typed += [phrase(f"eps={eps:g}", shell=f"--eps {eps:g}")] if eps <= plan.guarantee.eps else []
-    python = f"dp.check{' with ' * bool(typed)}{joined(typed)}"
     family = getattr(plan, "family", None)  # of released sums there is none, and no command of the shell
+    response = plan.design.domain.get(plan.design.response_name) if isinstance(plan.design, DesignSpec) else None
+    two = len(response.values) == 2 if isinstance(response, Levels) else response is not None and response.is_binary
+    # Of a response of two values a check is for the binomial family if none is given.
+    linear = [argument("family", family.name)] if two and family is not None and family.name == "gaussian" else []
+    listed = joined([*linear, *typed])
+    python = f"dp.check{' with ' * bool(listed)}{listed}"
     command = "" if family is None else shell_command("check", family.name)
     check = phrase(python, shell=" ".join([command, *typed]))
     which = "no other column" if counts.named else "no column"

@@ -22,14 +22,16 @@ class ClosedLabels:
     a year. Others, such as week 52 of 2026 and week 1 of 2027, may come in any order, each of them once.
     """
 
-    def __init__(self, labels: Iterable[str] = ()) -> None:
+    def __init__(self, labels: Iterable[str] = (), beyond: str | None = None) -> None:
+        self.beyond = beyond  # up to which, as text, all may be closed: older states have the last label alone
         self._last: dict[object, str] = {}
         for label in labels:
             self._last[_read(label)[0]] = label
 
     def followed_by(self, label: str | None) -> ClosedLabels:
         """These and another one."""
-        return self if label is None else ClosedLabels([*self._last.values(), label])
+        labels = [*self._last.values(), *([] if label is None else [label])]
+        return ClosedLabels(labels, self.beyond)
 
     def to_list(self) -> list[str]:
         """For the state."""
@@ -37,6 +39,11 @@ class ClosedLabels:
 
     def check(self, label: str) -> None:
         """Raise StreamError if the tick with that label, or one known to come after it, is closed."""
+        if self.beyond is not None and label <= self.beyond:
+            raise StreamError(
+                f"label: {safe_repr(label)} does not come after {safe_repr(self.beyond)} in the order of text, in "
+                "which an earlier version closed ticks of this stream; give a label that does"
+            )
         form, numbers = _read(label)
         if (last := self._last.get(form)) is None:
             return

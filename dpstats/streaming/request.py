@@ -13,7 +13,7 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError
 from dpstats.families import Family, get_family
 from dpstats.formula.advice import check_count_range
-from dpstats.formula.design import DesignSpec, requested_spec
+from dpstats.formula.design import DesignSpec, design_spec, requested_spec
 from dpstats.formula.parse import parse
 from dpstats.mechanisms.statistics import check_size
 from dpstats.models.sources import model_formula
@@ -82,9 +82,10 @@ def make_plan(
     delta: float = 0.0,
     *,
     seeded: bool = False,
+    begun: bool = False,
     **arguments: Unpack[StreamKeywords],
 ) -> StreamPlan:
-    """The plan of a stream; no rows are read. `seeded`: the noise can be reproduced.
+    """The plan of a stream; no rows are read. `seeded`: the noise can be reproduced. `begun`: the stream is paid for.
 
     ArgumentError, FormulaError or DomainError for the first argument that is not usable.
     """
@@ -104,7 +105,7 @@ def make_plan(
     else:
         radius = RADII[method] if options["radius"] is None else check_size("radius", options["radius"])
     source = make_mechanism(options, pure=budget[1] == 0)
-    design = make_design(formula, domain, loss, method, options)
+    design = make_design(formula, domain, loss, method, options, begun)
     rows_guess = options["rows_guess"]
     if not is_number(rows_guess) or not 1 <= rows_guess <= 1e12:
         raise ArgumentError("rows_guess must be a number from 1 to 1e+12")
@@ -216,13 +217,19 @@ def make_mechanism(options: StreamKeywords, *, pure: bool) -> Mechanism:
 
 
 def make_design(
-    formula: str, domain: Domain | Mapping[str, Any], loss: Family, method: str, options: StreamKeywords
+    formula: str,
+    domain: Domain | Mapping[str, Any],
+    loss: Family,
+    method: str,
+    options: StreamKeywords,
+    begun: bool,
 ) -> DesignSpec:
     """The design; in a linear model the response less the offset is scaled to [-1, 1]."""
     formula = model_formula(formula, loss, **split_kwargs(options, RowKeywords)[0])
     declared = Domain.coerce(domain)
     check_count_range(parse(formula), declared, loss)
-    design = requested_spec(formula, declared, family=loss)
+    # A stream that was begun goes on, whatever is refused since then.
+    design = (design_spec if begun else requested_spec)(formula, declared, family=loss)
     if options["constraint"] is not None:
         options["constraint"].check_size(len(design.names) - int(design.has_intercept))
     if options["solver"] == "paper" and design.has_intercept:

@@ -268,6 +268,7 @@ class RunningStream(DurableTicks):
             "tick": tick,
             "label": label,
             "labels": self._labels.followed_by(label).to_list(),
+            "beyond": self._labels.beyond,
             "counted": self._counted,
             "release": [value.hex() for value in release.numbers().tolist()],
             "sums": self._sums.to_bytes().decode(),
@@ -288,7 +289,8 @@ class RunningStream(DurableTicks):
             )
         self.label, self._counted = facts["label"], facts["counted"]
         # States of before have the last label alone.
-        self._labels = ClosedLabels(facts.get("labels", ())).followed_by(self.label)
+        beyond = facts.get("beyond") if "labels" in facts else self.label
+        self._labels = ClosedLabels(facts.get("labels", ()), beyond).followed_by(self.label)
         self._sums = PrefixSums.from_bytes(facts["sums"].encode(), self.plan.sums)
         numbers = np.array([float.fromhex(value) for value in facts["release"]])
         self.releases.restore(int(facts["tick"]), Release.of(numbers, self.plan.vector.size))

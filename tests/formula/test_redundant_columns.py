@@ -156,6 +156,34 @@ def test_more_rows_are_needed_than_those_of_the_first_look(monkeypatch: pytest.M
     assert refusal(rare) is not None
 
 
+@pytest.mark.parametrize(
+    ("formula", "subset", "what"),
+    [
+        ("y ~ x + z", "x == 30", "x has the same value in every row that"),
+        ("y ~ h + z", "(h == 'f') & (z > 9.99)", "h has the same value in every row that"),
+        ("y ~ z", "y == 1", "the response y has the same value in every row that"),
+        # Of rows that meet the condition one or a few are drawn.
+        ("y ~ x", "abs(x - 50) < 0.001", None),
+        ("y ~ w + z", "(z/7 > 1.41) & (w*3 > 2.99) & (x/3 > 29.9)", None),
+        ("y ~ z + g", "(x // 7 == 5) & (g != 'a')", None),
+        ("y ~ x + z", "(x > 30) & (x < 30.000001)", None),
+    ],
+)
+def test_a_column_is_said_to_have_one_value_only_where_no_other_meets_the_subset(
+    formula: str, subset: str, what: str | None
+) -> None:
+    """`abs(inc - 500) < 20` was refused with "inc has the same value in every row", which is untrue."""
+    if what is None:
+        dp.plan(formula, DOMAIN, 1.0, subset=subset)
+        return
+    with pytest.raises(FormulaError, match=what):
+        dp.plan(formula, DOMAIN, 1.0, subset=subset)
+
+
+def test_a_condition_that_few_rows_meet_is_met() -> None:
+    assert dp.plan("y ~ day", {"y": (0, 1), "day": (0, 20_000)}, 1.0, subset="day // 7 == 2600").eps == 1.0
+
+
 def test_rows_of_which_a_fit_keeps_few_are_enough_to_look_on() -> None:
     """`MORE_ROWS` have what differs in one row of 5,000; of `LEAST_ROWS` two logarithms leave one in twenty."""
     assert refusal("x + I(x + (z > 9.9)*(v0 > 9.9)*(v1 > 9.9)*(v2 > 9))") is None

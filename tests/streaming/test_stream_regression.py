@@ -826,13 +826,20 @@ def test_labels_are_kept_as_few_as_it_takes() -> None:
 
 
 def test_a_state_of_before_has_the_last_label() -> None:
+    """It closed ticks in the order of text: after Apr and Feb it accepted Apr again, of which it has no label."""
     stream, again = linear(), linear()
-    stream.update(frame(10, 0), label="2026-9")
-    facts = stream._running._facts(1, stream._running.releases.last, "2026-9")
+    stream.update(frame(10, 0), label="Feb")
+    facts = stream._running._facts(1, stream._running.releases.last, "Feb")
     del facts["labels"]
     again._running._resume(facts)
-    with pytest.raises(StreamError, match="tick '2026-9' is closed already"):
-        again.update(frame(10, 0), label="2026-9")
+    for label in ("Feb", "Apr"):
+        with pytest.raises(StreamError, match=f"'{label}' does not come after 'Feb' in the order of text"):
+            again.update(frame(10, 0), label=label)
+    assert again._running._facts(1, again._running.releases.last, "Mar")["beyond"] == "Feb", "in states from then on"
+    again._running._resume(facts | {"labels": ["Feb"], "beyond": "Feb"})
+    with pytest.raises(StreamError, match="'Apr' does not come after 'Feb' in the order of text"):
+        again.update(frame(10, 0), label="Apr")
+    again._running._labels.check("Mar")
 
 
 def test_a_first_number_of_four_digits_is_a_year() -> None:
