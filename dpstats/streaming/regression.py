@@ -222,7 +222,7 @@ class Regression(_Stream):
         seed: int | None = None,
         **arguments: Unpack[StreamKeywords],
     ) -> None:
-        begun = state is not None and os.path.exists(state)
+        begun = isinstance(state, (str, os.PathLike)) and os.path.exists(state)
         plan = make_plan(formula, domain, eps, delta, seeded=seed is not None, begun=begun, **arguments)
         self._running: RunningStream = RunningStream(plan, ledger=ledger, state=state, recall=recall, seed=seed)
         self._warned = False
