@@ -44,16 +44,14 @@ from dpstats.mechanisms.design import PublicDesign
 from dpstats.mechanisms.information import Information, InformationPlan, ReleasedSums
 from dpstats.mechanisms.information_release import dispersion, variance_noise
 from dpstats.mechanisms.statistics import ResidualCentre, StatisticsPlan
-from dpstats.models.population import (
-    KnownColumns,
-    RecordPieces,
-)
+from dpstats.models.population import ColumnPrior, KnownColumns, RecordPieces
 from dpstats.models.residuals import first_fit
 from dpstats.models.supposed_rows import (
     DRAWS,
     RowMeans,
     Sample,
     declared_means,
+    differing_information,
     log_variances,
     panel_means,
     record_means,
@@ -135,8 +133,7 @@ class Forecast:
     # Whether errors are those that nineteen in twenty fits stay below, of rows that are described.
     unlucky: bool = field(default=False, kw_only=True)
     alike: bool = field(default=False, kw_only=True)  # whether the rows of a person are supposed to be
-    # Whether columns are supposed to explain half of the variance of a response of which mean and spread are described.
-    half_explained: bool = field(default=False, kw_only=True)
+    of_response: str = field(default="", kw_only=True)  # what is supposed of the response of described columns
     supposes_correlations: bool = field(default=False, kw_only=True)  # as no rows describe them
     # What was computed, for a search asks again for the numbers that its table is of; the same of cautious fits. A
     # change of anything else needs a dict of its own.
@@ -205,16 +202,19 @@ class Forecast:
         with show_elapsed("forecasting standard errors"):
             forecasts = [self.likely(name, n) for name in self.names]
         usual, upper = forecasts[0], forecasts[-1]
-        # Of described rows the chance counts fits whose purchases go badly too: it stands beside their errors.
-        unlucky, chance = self.cautious().likely(self.last, n) if self.known else upper
-        identified = np.minimum(usual[1], chance) if self.known else usual[1]
+        unlucky, chance, identified = *upper, usual[1]
+        if self.known:  # chances count fits whose purchases go badly too
+            cautious = self.cautious()
+            identified = np.minimum(identified, cautious.chances(self.names[0], n, rough=False))
+            unlucky, chance = cautious.likely(self.last, n)
+            chance = np.minimum(identified, chance)
         columns = {
             "std_error": np.where(identified < HALF, np.inf, usual[0]),
             "lower": np.minimum.reduce([errors for errors, _ in forecasts]),
             "upper": np.maximum(usual[0], unlucky),
             "sampling": self.sampling(self.names[0], n) / np.sqrt(n),
             "identified": identified,
-            "identified_upper": identified if self.known else chance,
+            "identified_upper": chance,
         }
         pairs = isinstance(self.coefficients[0], tuple)
         index = pd.MultiIndex.from_tuples(self.coefficients) if pairs else self.coefficients
@@ -229,25 +229,20 @@ class Forecast:
 
     @property
     def last(self) -> str:
-        """The population that says least."""
-        return self.names[-1]
+        """The population that says least: of described rows that whose columns predict strongly, if it is supposed."""
+        return "strong known" if "strong known" in self.populations else self.names[-1]
 
     @property
     def assumption(self) -> str:
         """What is supposed of what nobody describes, and of the rows of a person, in sentences."""
         means = [self.populations[name] for name in self.names]
         response = response_assumption(self.plan, [one.response for one in means], means[0].deviation)
-        if self.half_explained:
-            response = (
-                f"This assumes that the columns explain half of the variance of `{self.plan.design.response_name}`. If "
-                f"they explain less, standard errors are larger: pass {phrase('residual_sd=', shell='--residual-sd')}."
-            )
         correlated = (
             "Columns are assumed to be hardly correlated. With so many columns, correlations of .3 to .5 may require "
             f"twice the eps or rows{phrase('; public rows describe them (like=)', shell='')}."
         )
         unknown = correlated if self.supposes_correlations and len(self.plan.names) > FEW_COLUMNS else ""
-        return " ".join(filter(None, [response, unknown, self._alike_note if self.alike else ""]))
+        return " ".join(filter(None, [response, self.of_response, unknown, self._alike_note if self.alike else ""]))
 
     @property
     def _alike_note(self) -> str:
@@ -273,7 +268,8 @@ class Forecast:
 
     def _kinds(self, name: str) -> tuple[str, ...]:
         """The populations of which an error is the largest: columns that are known may be independent."""
-        return tuple(self.populations) if name == "known" else (name,)
+        independent = name.replace("known", "independent")
+        return (name, independent) if independent != name and independent in self.populations else (name,)
 
     def _row_errors(self, name: str) -> Vector:
         """As `sampling`, of this population alone."""
@@ -538,7 +534,7 @@ def forecast(
     known = KnownColumns.from_arguments(design, typical, like, bought=narrowed_columns(plan))
     residual = residual_in_model_units(plan, known, residual_sd)
     priors = supposed(design, known, () if pieces is None else pieces.clipping, response=residual is None)
-    everything, record = "known" in priors, plan.request.options.record
+    everything, record, sample = "known" in priors, plan.request.options.record, None
     with quiet():
         if record.column is not None and known.in_like((record.column, *design.columns)):
             return Forecast(plan, dict.fromkeys(priors, panel_means(plan, known)))
@@ -551,25 +547,55 @@ def forecast(
                 else record_means(pieces, family, cap, known, prior)
                 for name, prior in priors.items()
             }
-            return Forecast(plan, means, supposes_correlations=known.like is None)
+            words = _of_response(plan, known, priors, residual)
+            return Forecast(plan, means, of_response=words, supposes_correlations=known.like is None)
         samples = {name: sample_rows(design, family, known, prior, residual, DRAWS) for name, prior in priors.items()}
         if everything:
-            spread = log_variances(plan, samples["known"], cap)
-            samples["known"] = samples["known"]._replace(log_variances=spread)
+            sample = samples.get("strong known", samples["known"])
+            sample = sample._replace(log_variances=log_variances(plan, sample, cap))
         means = {name: row_means(family, one, cap) for name, one in samples.items()}
-        people, sample = record.column is not None, samples["known"] if everything else None
+        for name in (one for one in means if one.startswith("strong")):
+            means[name] = means[name]._replace(information=differing_information(family, samples[name], cap))
         populations = {name: one.person(record) for name, one in means.items()}
-        half = everything and residual is None and family.response == "continuous" and not known.has_response(design)
         rows = {name: one.of_one_draw() for name, one in samples.items()} if family.response == "count" else {}
         return Forecast(
             plan,
             populations,
-            alike=people,
+            alike=record.column is not None,
             sample=sample,
-            half_explained=half,
+            of_response=_of_response(plan, known, priors, residual),
             counts=rows,
             supposes_correlations=known.like is None,
         )
+
+
+def _of_response(plan: Plan, known: KnownColumns, priors: Mapping[str, ColumnPrior], residual: float | None) -> str:
+    """What is supposed of the response of described columns and may be worse, in sentences."""
+    design = plan.design
+    assert isinstance(design, DesignSpec)
+    name, like = design.response_name, phrase(": public rows show that (like=)", shell="")
+    if "strong known" in priors:
+        assumed = phrase("upper and .cautious allow", shell="upper and the cautious answer allow")
+        others = phrase("std_error, .n and .eps do not", shell="std error and the first answer do not")
+        return (
+            f"{assumed} for columns that predict `{name}` strongly, {others}. If they predict it even more strongly, "
+            f"or are strongly correlated, standard errors are larger{like}."
+        )
+    if "known" not in priors or plan.family.response != "continuous" or known.has_response(design):
+        return ""
+    if residual is None:
+        return (
+            f"This assumes that the columns explain half of the variance of `{name}`. If they explain less, standard "
+            f"errors are larger: pass {phrase('residual_sd=', shell='--residual-sd')}."
+        )
+    if known.has(design.parsed.response_columns):
+        return ""
+    column = design.parsed.response_columns[0]
+    typed = phrase(f"typical={{{column!r}: (MEAN, SD)}}", shell=f"--typical {shlex.quote(f'{column}=[MEAN, SD]')}")
+    return (
+        f"`{column}` is not described, so upper assumes the widest cap on residuals, if the fit buys one. If you know "
+        f"its mean and standard deviation, type them as {typed}."
+    )
 
 
 def likely_cap(plan: Plan, means: RowMeans, *, narrowed: bool) -> float:

@@ -47,6 +47,7 @@ from dpstats.models.forecast import (
     LIKELY_CAP,
     Forecast,
     forecast,
+    likely_cap,
     noises,
     releases_errors,
     residual_size,
@@ -126,9 +127,13 @@ class AdaptiveForecast(Forecast):
     assumptions: Assumptions
     simulated: Simulated
     likely_share: float = LIKELY
+    widest_cap: bool = False  # whether residuals keep the widest cap
     # By `likely_share`, count and rows: plans, and those with a forecast of their errors, None if they have none.
     plans: dict[tuple[float, float, float], Plan] = field(default_factory=dict, repr=False)
-    forecasts: dict[tuple[float, float, float], tuple[Plan, Forecast | None]] = field(default_factory=dict, repr=False)
+    # The same, and by `widest_cap`.
+    forecasts: dict[tuple[float, float, float, bool], tuple[Plan, Forecast | None]] = field(
+        default_factory=dict, repr=False
+    )
     # By `likely_share` and rows: shares of fits, and the counts that stand for theirs.
     outcomes: dict[tuple[float, float], list[tuple[float, float]]] = field(default_factory=dict, repr=False)
 
@@ -157,7 +162,7 @@ class AdaptiveForecast(Forecast):
         if well.bought_at(n) != self.bought_at(n):
             # Where there are errors after worse purchases no draws need tell that there are some.
             sure = np.isfinite(errors).all()
-            best = well.expected(self.last, n) if sure else well.likely(self.last, n, rough=True)[0]
+            best = well.expected(self.names[0], n) if sure else well.likely(self.names[0], n, rough=True)[0]
             table["lower"] = np.minimum(errors, best)
         return table
 
@@ -192,15 +197,20 @@ class AdaptiveForecast(Forecast):
     def likely(self, name: str, n: int, *, rough: bool = False) -> tuple[Vector, Vector]:
         error_forecast = self._settled(n)[1]
         if self.unlucky:
-            shares, kinds = zip(*self._purchases(n), strict=True)
-            chance = np.average([one.chances(name, n, rough=rough) for one in kinds], axis=0, weights=shares)
-            errors = self._unlucky_errors(name, n, rough=rough)
+            chance, errors = self.chances(name, n, rough=rough), self._unlucky_errors(name, n, rough=rough)
             return np.where(chance < HALF, np.inf, errors), chance
         if len(self._counts(n)) == 1 or error_forecast is None:
             return super().likely(name, n, rough=rough)
         # Errors are those of a fit that counts its rows right; the chance is of all.
         errors, chance = error_forecast.likely(name, n, rough=rough)[0], self.chances(name, n, rough=rough)
         return np.where(chance < HALF, np.inf, errors), chance
+
+    def chances(self, name: str, n: int, *, rough: bool = True) -> Vector:
+        if not self.unlucky:
+            return super().chances(name, n, rough=rough)
+        shares, kinds = zip(*self._purchases(n), strict=True)
+        of_kinds = [replace(one, unlucky=False).chances(name, n, rough=rough) for one in kinds]
+        return np.asarray(np.average(of_kinds, axis=0, weights=shares))
 
     def spread(self, name: str, n: int, *, rough: bool = False) -> Vector:
         error_forecast = self._settled(n)[1]
@@ -213,8 +223,12 @@ class AdaptiveForecast(Forecast):
     def _purchases(self, n: float) -> list[tuple[float, AdaptiveForecast]]:
         """Shares of fits, and the same forecast of the purchases that stand for theirs; see `PURCHASES`."""
         kinds: list[tuple[float, AdaptiveForecast]] = []
+        design, known = self.followed.design, self._known_columns
+        assert isinstance(design, DesignSpec)
+        # Residuals of a response that nobody describes may be skewed, and then hardly any fit finds a narrow cap.
+        widest = known is None or not known.has(design.parsed.response_columns)
         for level, share in PURCHASES.items():
-            one = replace(self, likely_share=level)
+            one = replace(self, likely_share=level, widest_cap=widest)
             if kinds and kinds[-1][1].bought_at(n) == one.bought_at(n):
                 share += kinds.pop()[0]
             kinds.append((share, one))
@@ -287,7 +301,7 @@ class AdaptiveForecast(Forecast):
     def _forecast_at(self, rows: float, n: float) -> tuple[Plan, Forecast | None]:
         """The plan of a fit of `n` rows that counts so many, and the forecast of its errors; None if it has none."""
         rows, n = float(f"{rows:.3g}"), float(f"{n:.3g}")
-        key = (self.likely_share, rows, n)
+        key = (self.likely_share, rows, n, self.widest_cap)
         if key not in self.forecasts:
             plan = self._plan_of(rows, n)
             error_forecast = _forecast_once(plan, self.assumptions, self.simulated) if releases_errors(plan) else None
@@ -307,6 +321,8 @@ class AdaptiveForecast(Forecast):
         if error_forecast.sample is not None:
             caps = bought_caps(plan, error_forecast, error_forecast.sample, rows)
             cap = float(np.quantile(caps, self.likely_share, method="higher"))
+            if self.widest_cap:
+                cap = likely_cap(plan, error_forecast.populations[error_forecast.last], narrowed=False)
             if not persons:
                 return plan, replace(error_forecast, cap=cap, computed={})
             plan = _capped(plan, cap)
@@ -364,7 +380,7 @@ def forecast_by_rows(
         assumptions,
         simulated,
         alike=error_forecast.alike,
-        half_explained=error_forecast.half_explained,
+        of_response=error_forecast.of_response,
         supposes_correlations=error_forecast.supposes_correlations,
     )
 

@@ -112,7 +112,9 @@ class Pieces:
             return self, table
         names, end = interval_names(self.times.breaks), float(self.times.breaks[-1])
         exog, complete, _ = self.design.predicting(with_level(as_table(table), INTERVAL, names, 0), offset=False)
-        signal = HAZARDS * population_signal(np.where(complete[:, None], np.nan_to_num(exog), 0.0), random)
+        signal = (
+            HAZARDS * prior.strength * population_signal(np.where(complete[:, None], np.nan_to_num(exog), 0.0), random)
+        )
         event, share = self.times.event.node, prior.second
         levels: tuple[Scalar, ...] = (0, 1)
         if isinstance(event, ColumnNode):

@@ -53,6 +53,8 @@ class ColumnPrior:
     count: float  # mean of a response that counts, over the greatest count
     deviation: float  # standard deviation of a continuous response over half of its range
     shared: float  # correlation of any two columns, before they are cut to ranges and levels
+    # So many times the usual standard deviation of the linear predictor: how strongly columns predict the response.
+    strength: float = 1.0
 
 
 USUAL = ColumnPrior(
@@ -462,7 +464,7 @@ def made_up_rows(
                 table[response.name] = [declared.values[place] for place in places]
             else:
                 level = response_level(design, known, prior, lambda: table)
-                signal = population_signal(exog, random)
+                signal = prior.strength * population_signal(exog, random)
                 table[response.name] = _response(family, design, signal, np.nan_to_num(offset), level, random)
     return table
 
@@ -478,10 +480,10 @@ def _levels(
     """Places of a response's levels for rows: between cut-points on a scale, or by a linear predictor for each."""
     shares = response_shares(declared, typical, prior)
     if family.name == "ordinal":
-        scale = population_signal(exog, random) + random.logistic(size=len(exog))
+        scale = prior.strength * population_signal(exog, random) + random.logistic(size=len(exog))
         return np.searchsorted(np.quantile(scale, np.cumsum(shares)[:-1]), scale)
     # Contrasts of two levels vary by one. A level a line: sums over few numbers that lie together are slow.
-    eta = np.array([population_signal(exog, random) for _ in shares]) / math.sqrt(2)
+    eta = prior.strength * np.array([population_signal(exog, random) for _ in shares]) / math.sqrt(2)
     for _ in range(BALANCED):
         chances = np.exp(eta - eta.max(axis=0))
         chances /= chances.sum(axis=0)
@@ -495,6 +497,11 @@ def response_shares(declared: Levels, typical: Mapping[float | str | None, float
     shares = np.maximum(_shares(declared, typical, falling), RAREST)
     return np.asarray(shares / shares.sum())
 
+
+STRENGTH = 2.0
+"""A description does not tell how strongly columns predict a response of two values or a class. If they do, more rows
+are nearly sure to respond one way, and these say little: unlucky errors are of linear predictors that vary so many
+times as much."""
 
 COUNT_SIGNAL = 0.5
 """The standard deviation of the linear predictor of counts that columns explain, where nothing says less."""

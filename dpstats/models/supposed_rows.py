@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -24,6 +25,7 @@ from dpstats.models.population import (
     KNOWN,
     POOR,
     RICH,
+    STRENGTH,
     USUAL,
     ColumnPrior,
     KnownColumns,
@@ -86,12 +88,16 @@ def supposed(
 ) -> dict[str, ColumnPrior]:
     """The kinds of rows that are supposed, by name; arguments as for `KnownColumns.covers`.
 
-    Where everything is known it is "known", with "independent" if several columns that predict are drawn.
+    Where everything is known it is "known", with "independent" if several columns that predict are drawn, and both
+    with "strong" columns if the response is of two values or a class, and `like` does not have it.
     """
     if not known.covers(design, without, response=response):
         return {"usual": USUAL, "rich": RICH, "poor": POOR}
     drawn = [name for name in design.parsed.predicting_columns if not known.in_like((name,))]
-    return {"known": KNOWN} | ({"independent": INDEPENDENT} if len(drawn) > 1 else {})
+    kinds = {"known": KNOWN} | ({"independent": INDEPENDENT} if len(drawn) > 1 else {})
+    if design.response.kind not in ("binary", "class") or known.has_response(design):
+        return kinds
+    return kinds | {f"strong {name}": replace(prior, strength=STRENGTH) for name, prior in kinds.items()}
 
 
 class Sample(NamedTuple):
@@ -151,7 +157,7 @@ def sample_rows(
     level = response_level(design, known, prior, lambda: decoded(encoded) if known.like is None else table)
     size = len(exog)
     exog, offset = np.tile(exog, (draws, 1)), np.tile(offset, draws)
-    signal = np.concatenate([population_signal(part, random) for part in np.split(exog, draws)])
+    signal = prior.strength * np.concatenate([population_signal(part, random) for part in np.split(exog, draws)])
     if family.response != "continuous":
         eta = linear_predictor(design, signal, offset, level)
         endog, high = _endog(family, eta, level.deviation, ResidualLaw(), random), design.offset_high
@@ -180,6 +186,17 @@ def mean_information(family: Family, sample: Sample, cap: float | None) -> Vecto
     """The mean of l'' x x' over rows whose weights have that cap, shape (p, p)."""
     weights = sample.weights(family, cap)
     return np.asarray((sample.exog * weights[:, None]).T @ sample.exog / len(sample.exog))
+
+
+def differing_information(family: Family, sample: Sample, cap: float | None) -> Vector:
+    """As `mean_information`, by which squared errors are their mean over draws of coefficients, shape (p, p).
+
+    Levels of a factor that differ in the response differ in what their rows say: that is lost in a mean of information.
+    """
+    draws = len(sample.exog) // sample.size
+    parts = zip(np.split(sample.exog, draws), np.split(sample.weights(family, cap), draws), strict=True)
+    inverses = [np.linalg.pinv(exog.T @ (exog * weights[:, None]) / sample.size) for exog, weights in parts]
+    return np.asarray(np.linalg.pinv(np.mean(inverses, axis=0)))
 
 
 def log_variances(plan: Plan, sample: Sample, cap: float | None) -> Vector:

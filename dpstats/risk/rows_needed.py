@@ -352,8 +352,7 @@ def required(
             except ArgumentError:  # too small for the ranges to be bought, or the errors are not free there
                 return None
 
-        def meets(forecast_there: Any) -> bool:
-            name = forecast.names[0]
+        def meets(forecast_there: Any, name: str) -> bool:
             likely = forecast_there is not None and forecast_there.enough(n, places, name=name)
             return likely and bool(np.all(forecast_there.likely(name, n)[0][places] <= wanted))
 
@@ -362,13 +361,28 @@ def required(
             if forecast_there is None:
                 return False
             unlucky = forecast_there.cautious()
-            return meets(unlucky) if forecast.known else unlucky.enough(n, places)
+            if not forecast.known:
+                return bool(unlucky.enough(n, places))
+            return meets(unlucky, forecast.last)
+
+        def nearly_cautious(eps: float) -> bool:
+            """The same to first order, by few draws: all of them raise errors, and take most of the time."""
+            forecast_there = at(eps)
+            if forecast_there is None:
+                return False
+            errors, chances = forecast_there.cautious().likely(forecast.last, n, rough=True)
+            return bool(np.all((errors[places] <= wanted) & (chances[places] > 1 - 1e-9)))
 
         check_row_count(n, 10**15)
-        eps = _least_eps(lambda eps: meets(at(eps)), EPS_LADDER)
+        eps = _least_eps(lambda eps: meets(at(eps), forecast.names[0]), EPS_LADDER)
         sure = eps
         if not math.isinf(eps):
-            sure = _least_eps(cautious, [eps, *(step for step in EPS_LADDER if step > eps)])
+            if forecast.known:
+                sure = min(
+                    _least_eps(nearly_cautious, [eps, *(step for step in EPS_LADDER if step > eps)]), LARGEST_EPS
+                )
+            near = [step for step in (sure * IDENTIFIED_TOLERANCE**k for k in range(4)) if step <= LARGEST_EPS]
+            sure = _least_eps(cautious, [*near, *(step for step in EPS_LADDER if step > near[-1])])
         shown = at(min(eps, LARGEST_EPS)) or forecast
         table = shown.errors(n).loc[targets.index]
     table.insert(0, "wanted", targets)

@@ -59,7 +59,7 @@ def forecast_errors(
     residual = residual_in_model_units(fitting, known, residual_sd)
     priors, means, random = supposed(design, known, response=residual is None), [], np.random.default_rng(SEED)
     with quiet():
-        for prior in priors.values():
+        for prior in (one for one in priors.values() if one.strength == 1.0):
             sample = sample_rows(design, fitting.family, known, prior, residual, DRAWS)
             if fitting.vector.method == "linear":  # whose sums are of what the offset leaves of the response
                 eta, endog = sample.eta - sample.offset, sample.endog - sample.offset

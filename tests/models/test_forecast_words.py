@@ -41,7 +41,8 @@ def test_no_chance_is_whole_where_an_unlucky_fit_has_no_error() -> None:
     domain = {"bmi": (0, 120), "age": (0, 200), "smoker": (0, 1), "y": (0, 1)}
     plan = dp.plan("y ~ bmi + age + smoker", domain, 1.0, family="binomial")
     known = {"bmi": (27, 4), "age": (50, 12), "smoker": 0.2, "y": 0.2}
-    few, more = (plan.standard_errors(n, typical=known) for n in (7500, 8000))
+    public = plan.made_up(16_384, seed=1, typical=known)
+    few, more = (plan.standard_errors(n, like=public) for n in (7500, 8000))
     unlucky = np.isinf(few["upper"])
     assert unlucky.any()
     assert few.loc[unlucky, "identified"].between(0.95, 0.99).all()
