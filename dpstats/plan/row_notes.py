@@ -51,7 +51,8 @@ def faults_line(plan: Any) -> list[str]:
     typed = [] if unit is None else [argument("unit", unit)]  # without it single rows are protected
     typed += [phrase(f"eps={eps:g}", shell=f"--eps {eps:g}")] if eps <= plan.guarantee.eps else []
     family = getattr(plan, "family", None)  # of released sums there is none, and no command of the shell
-    response = plan.design.domain.get(plan.design.response_name) if isinstance(plan.design, DesignSpec) else None
+    design = getattr(plan, "design", None)
+    response = design.domain.get(design.response_name) if isinstance(design, DesignSpec) else None
     two = len(response.values) == 2 if isinstance(response, Levels) else response is not None and response.is_binary
     # Of a response of two values a check is for the binomial family if none is given.
     linear = [argument("family", family.name)] if two and family is not None and family.name == "gaussian" else []
