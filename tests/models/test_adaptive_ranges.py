@@ -346,12 +346,18 @@ def test_the_check_promises_what_a_fit_does_of_many_zeros_and_names_a_call_that_
 
 
 def test_a_forecast_has_the_price_that_many_zeros_take() -> None:
-    """Its standard errors are those of the fits, with x narrowed as they narrow it."""
+    """Its standard errors are those of the fits, with x narrowed as they narrow it: of the median fit in `lower`.
+
+    `std_error` is for a purchase of the range and of the cap as nine in ten find it or better.
+    """
     rows, plan = many_zeros(0.9), dp.plan("y ~ a + x", ZEROS, 1.0)
     foreseen = plan.standard_errors(len(rows), like=rows[["a", "x"]], residual_sd=1.0)
     fits = [dp.ols("y ~ a + x", rows, 1.0, domain=ZEROS, seed=seed) for seed in range(5)]
     usual = pd.concat([fit.bse for fit in fits], axis=1).median(axis=1)
-    assert foreseen["std_error"].to_numpy() == pytest.approx(usual[foreseen.index].to_numpy(), rel=0.5)
+    assert foreseen["lower"].to_numpy() == pytest.approx(usual[foreseen.index].to_numpy(), rel=0.2)
+    ratios = foreseen["std_error"].to_numpy() / usual[foreseen.index].to_numpy()
+    assert (ratios >= 1.0).all()
+    assert (ratios <= [1.1, 1.1, 1.7]).all()
 
 
 def test_a_note_on_a_column_that_hides_others_names_the_purchase() -> None:
