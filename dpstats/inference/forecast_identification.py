@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import linalg
 
+from dpstats.cached import cached_property
 from dpstats.inference.basis import (
     KNOWN,
     Dummies,
@@ -44,10 +45,23 @@ class ProjectedNoise:
     variance: float  # v
     forms: Float  # C_q, shape (q, k, k): S(A) = v (tr(A D) D + D A'D) - 2 v sum_q C_q A C_q
 
+    @classmethod
+    def of(cls, projection: Projection, basis: Float) -> ProjectedNoise:
+        """Of T'ET for the noise E that a projection leaves, and T, shape (p, k)."""
+        whole = projection.whole
+        return cls(basis.T @ whole.metric @ basis, whole.variance, basis.T @ projection.directions @ basis)
+
     @property
     def size(self) -> int:
         """The number of columns k."""
         return len(self.metric)
+
+    @property
+    def entry_variances(self) -> Float:
+        """Var(E_ij), shape (k, k)."""
+        whole = np.outer(np.diag(self.metric), np.diag(self.metric)) + self.metric**2
+        rest = whole - 2 * np.sum(self.forms**2, axis=0)
+        return np.asarray(self.variance * np.where(rest > KNOWN * whole, rest, 0.0))
 
     def square(self, matrix: Float) -> Float:
         """S(A) = E[E A E], shape (k, k)."""
@@ -74,9 +88,17 @@ class ProjectedNoise:
         inner = left @ self.metric
         own = np.sum(inner * left, axis=1) * np.sum(right @ self.metric * right, axis=1)
         whole = own + np.sum(inner * right, axis=1) ** 2
-        products = (left[:, :, None] * right[:, None, :]).reshape(len(left), self.size**2)
-        rest = whole - 2 * np.sum((products @ self.forms.reshape(len(self.forms), self.size**2).T) ** 2, axis=1)
+        # Forms are symmetric: half of their entries, and of the products, are enough.
+        above = np.triu_indices(self.size)
+        products = left[:, above[0]] * right[:, above[1]]
+        products += np.where(above[0] < above[1], left[:, above[1]] * right[:, above[0]], 0.0)
+        rest = whole - 2 * np.sum((products @ self._packed.T) ** 2, axis=1)
         return self.variance * np.where(rest > KNOWN * whole, rest, 0.0)
+
+    @cached_property
+    def _packed(self) -> Float:
+        """The entries of each form on the diagonal and above it, shape (q, k (k + 1) / 2)."""
+        return self.forms[:, *np.triu_indices(self.size)]
 
     def restrict(self, kept: Indices) -> ProjectedNoise:
         """The law of E's rows and columns `kept`."""
@@ -96,8 +118,7 @@ def forecast_information(
     """
     matrix = projection.clean(matrix)
     basis = reference_levels(matrix, factors) if basis is None else basis
-    whole, information = projection.whole, self_adjoint(basis.T @ matrix @ basis)
-    law = ProjectedNoise(basis.T @ whole.metric @ basis, whole.variance, basis.T @ projection.directions @ basis)
+    information, law = self_adjoint(basis.T @ matrix @ basis), ProjectedNoise.of(projection, basis)
     return KnownInformation(basis, information, law, _identified(information, law, _stabilised if noisy else _plain))
 
 

@@ -22,7 +22,9 @@ from dpstats.cached import cached_property
 from dpstats.errors import DPStatsError
 from dpstats.families import Family, Poisson
 from dpstats.formula.design import DesignSpec
-from dpstats.inference import KnownInformation, MatrixLaw, Projection
+from dpstats.inference import MatrixLaw, Projection
+from dpstats.inference.basis import reference_levels, self_adjoint
+from dpstats.inference.forecast_identification import ProjectedNoise
 from dpstats.inference.inverse import LEAST_RATIO
 from dpstats.mechanisms.design import SubDesign
 from dpstats.models.forecast import information_law, releases_errors
@@ -393,13 +395,15 @@ class InformationRatios:
 
     def __init__(self, plan: Plan, information: Vector, projection: Projection | None) -> None:
         self._steps = [(np.zeros(len(information)), 0.0)]
-        self._known: KnownInformation | None = None
+        self._law: ProjectedNoise | None = None
         self._dropping, self._entering = iter(self._steps[:0]), np.eye(len(information), dtype=bool)
         if projection is not None:
             design = _fitted_design(plan)
-            self._known = known = KnownInformation.projected(information, projection, design.dummies)
-            self._entering = design.back_transform()[0] @ known.basis != 0
-            self._dropping = _dropping_steps(known.matrix, known.law)
+            matrix = projection.clean(information)
+            basis = reference_levels(matrix, design.dummies)
+            self._law = ProjectedNoise.of(projection, basis)
+            self._entering = design.back_transform()[0] @ basis != 0
+            self._dropping = _dropping_steps(self_adjoint(basis.T @ matrix @ basis), self._law)
 
     @cached_property
     def coupling(self) -> Vector:
@@ -408,11 +412,9 @@ class InformationRatios:
         It is 0 between levels of a factor, which exclude each other, so that their entry is known.
         """
         size = len(self._entering)
-        if self._known is None:
+        if self._law is None:
             return np.zeros((size, size))
-        units = np.eye(size)
-        pairs = np.repeat(units, size, axis=0), np.tile(units, (size, 1))
-        variances = self._known.law.bilinear(*pairs).reshape(size, size)
+        variances = self._law.entry_variances
         roots = np.sqrt(np.maximum(np.diag(variances), 0.0))
         scales = np.outer(roots, roots)
         # Off the diagonal noise has half of the variance that the two entries on it have.

@@ -40,6 +40,9 @@ def test_it_is_what_a_fit_identifies(domain: dict[str, object], forms: bool, n: 
         for name in ("square", "bilinear"):
             arguments = (some.T @ other,) if name == "square" else (some, other)
             assert np.allclose(getattr(quick.law, name)(*arguments), getattr(exact.law, name)(*arguments))
+        size = len(mean)
+        pairs = np.repeat(np.eye(size), size, axis=0), np.tile(np.eye(size), (size, 1))
+        assert np.allclose(quick.law.entry_variances.ravel(), exact.law.bilinear(*pairs))
 
 
 @pytest.mark.parametrize("domain", [FACTORS, NUMBERS], ids=["factors", "numbers"])
