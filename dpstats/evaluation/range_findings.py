@@ -269,8 +269,8 @@ class RangeFindings:
         adjacency, columns = check.guarantee.adjacency, len(check.trimmable)
         if not usually_narrows(beyond, adjacency, columns):
             return (
-                f"{lying}, and a fit that buys ranges narrows this one only if hardly any do. If they have values like "
-                "the others, keep the range. If not, declare a narrower one"
+                f"{lying}. A fit that buys ranges takes a wider part, without the rows outside it, or keeps the range. "
+                "If these rows have values like the others, keep the range. If not, declare a narrower one"
             )
         if check.guarantee.unit is not None or any(fault.declared == OPEN for fault in check.faults):
             return f"a fit with {buys} finds one"

@@ -41,9 +41,8 @@ NOT_OFFERED = (
     "comparisons(newdata=...) has effects at public values"
 )
 NO_MEANS = (
-    "get_margeff(at='mean') needs the means of the columns, which no fit of this family releases; at='overall' "
-    "averages over the rows, and fit.comparisons(newdata={{{columns}}}) has effects at public typical values, at no "
-    "charge"
+    "get_margeff(at='mean') needs the means of the columns, which no fit of this family releases; {instead} "
+    "fit.comparisons(newdata={{{columns}}}) has effects at public typical values, at no charge"
 )
 
 
@@ -162,7 +161,10 @@ def marginal_effects(
         design = plan.design
         names = design.parsed.exog_columns if isinstance(design, DesignSpec) else design.names
         columns = ", ".join(f"{name!r}: [...]" for name in names if name != "Intercept")
-        raise NotReleasedError(NO_MEANS.format(columns=columns))
+        overall = (
+            "at='overall' averages over the rows, and" if no_averages(plan.request.options, design) is None else "but"
+        )
+        raise NotReleasedError(NO_MEANS.format(columns=columns, instead=overall))
     elif statistics is None or (average := statistics.average_slope()) is None:
         rows = no_averages(plan.request.options, plan.design)
         raise NotReleasedError(NOT_BOUGHT if rows is None else NOT_OFFERED.format(rows=rows))

@@ -23,7 +23,7 @@ from dpstats.privacy.trimming import (
 )
 
 ROWS = 20_000
-KEEPS = "a fit that buys ranges narrows this one only if hardly any do"
+KEEPS = "A fit that buys ranges takes a wider part, without the rows outside it, or keeps the range."
 
 
 def column(outside: float, eighths: int, seed: int, *, zeros: float = 0.0) -> NDArray[np.float64]:
