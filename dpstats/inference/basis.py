@@ -251,18 +251,18 @@ class KnownInformation:
     matrix: Float  # T'HT, shape (p, p), projected on what the design knows
     law: MatrixLaw  # of its noise
     found: Identified | None = None  # what is identified, if that is at hand
+    constant: int | None = None  # the column that has the same value in every row, if there is one
 
     @classmethod
-    def of(cls, released: Float, noise: SpanNoise, forms: Float, factors: Sequence[Dummies]) -> KnownInformation:
-        """From the released matrix, its noise, the forms that vanish in every row, and the factors of the design."""
-        return cls.projected(released, Projection.of(noise, forms), factors)
-
-    @classmethod
-    def projected(cls, released: Float, projection: Projection, factors: Sequence[Dummies]) -> KnownInformation:
-        """The same by a projection, which is the same for all matrices with such noise."""
+    def of(
+        cls, released: Float, noise: SpanNoise, forms: Float, factors: Sequence[Dummies], constant: int | None = None
+    ) -> KnownInformation:
+        """From the released matrix, its noise, the forms that vanish in every row, the factors and the constant."""
+        projection = Projection.of(noise, forms)
         matrix = projection.clean(released)
         basis = reference_levels(matrix, factors)
-        return cls(basis, self_adjoint(basis.T @ matrix @ basis), MappedMatrix(projection.law, basis))
+        information, law = self_adjoint(basis.T @ matrix @ basis), MappedMatrix(projection.law, basis)
+        return cls(basis, information, law, constant=constant)
 
     def turned(self, transform: Float) -> KnownInformation:
         """The same in coordinates theta'' with theta' = S theta''."""
@@ -272,7 +272,7 @@ class KnownInformation:
     @cached_property
     def identified(self) -> Identified:
         """The coefficients theta' that the budget identifies."""
-        return identify(self.matrix, self.law) if self.found is None else self.found
+        return identify(self.matrix, self.law, constant=self.constant) if self.found is None else self.found
 
     @property
     def inverse(self) -> Float:

@@ -25,7 +25,7 @@ from dpstats.inference.basis import (
     reference_levels,
     self_adjoint,
 )
-from dpstats.inference.inverse import LEAST_RATIO, Identified
+from dpstats.inference.inverse import LEAST_RATIO, Identified, stand_in
 
 Float = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -110,7 +110,13 @@ Solve = Callable[[Float, ProjectedNoise, Float | None], tuple[Float, bool]]
 
 
 def forecast_information(
-    matrix: Float, projection: Projection, factors: Sequence[Dummies] = (), basis: Float | None = None, *, noisy: bool
+    matrix: Float,
+    projection: Projection,
+    factors: Sequence[Dummies] = (),
+    basis: Float | None = None,
+    *,
+    noisy: bool,
+    constant: int | None = None,
 ) -> KnownInformation:
     """As `KnownInformation.of`, and what it identifies, of a matrix with noise or of the mean of such ones.
 
@@ -119,13 +125,16 @@ def forecast_information(
     matrix = projection.clean(matrix)
     basis = reference_levels(matrix, factors) if basis is None else basis
     information, law = self_adjoint(basis.T @ matrix @ basis), ProjectedNoise.of(projection, basis)
-    return KnownInformation(basis, information, law, _identified(information, law, _stabilised if noisy else _plain))
+    return KnownInformation(
+        basis, information, law, _identified(information, law, _stabilised if noisy else _plain, constant)
+    )
 
 
-def _identified(information: Float, law: ProjectedNoise, solve: Solve) -> Identified:
+def _identified(information: Float, law: ProjectedNoise, solve: Solve, constant: int | None) -> Identified:
     """The least coefficient is dropped until all reach `LEAST_RATIO`."""
     size = len(information)
-    kept = np.flatnonzero(law.bilinear(np.eye(size), np.eye(size)) > 0)
+    entry_deviations = np.sqrt(np.diag(law.entry_variances))
+    kept = np.flatnonzero(entry_deviations > 0)
     ratios, inflations, start = np.zeros(size), np.ones(size), None
     inverse, inner = np.zeros((0, 0)), law.restrict(kept)
     while len(kept):
@@ -137,6 +146,7 @@ def _identified(information: Float, law: ProjectedNoise, solve: Solve) -> Identi
         worst = int(np.argmin(t_ratios))
         if solved and t_ratios[worst] >= LEAST_RATIO:
             break
+        worst = stand_in(information, entry_deviations, kept, worst, constant, solved=solved)
         rest = np.delete(np.arange(len(kept)), worst)
         # The inverse among the rest: a rank-one change.
         start = (inverse - np.outer(inverse[worst], inverse[worst]) / (inverse[worst, worst] or 1.0))[

@@ -172,15 +172,42 @@ class Identified:
         return rows
 
 
-def identify(information: Float, law: MatrixLaw, least: float = LEAST_RATIO) -> Identified:
+HARDLY_APART, MUCH = 0.9, 10.0
+"""A column is hardly told apart from a constant if their squared correlation about zero is so large, by entries that
+are so many standard deviations of their noise."""
+
+
+def stand_in(
+    information: Float, deviations: Float, kept: NDArray[np.intp], worst: int, constant: int | None, *, solved: bool
+) -> int:
+    """The place among those `kept` of the coefficient to drop where that at `worst` is the least.
+
+    That is the least one, or before the `constant` a column hardly told apart from it. A number that fills a hundredth
+    of its range is nearly a constant: if the intercept were dropped, it would stand in for it, and its slope would
+    be read as an effect. Without a solution no ratio is known. `deviations` are those of the entries' noise.
+    """
+    if constant is None or not (kept == constant).any():
+        return worst
+    own, place = np.diag(information)[kept], int(np.flatnonzero(kept == constant)[0])
+    much = own >= MUCH * deviations[kept]
+    squares = np.where(much, information[constant, kept] ** 2, 0.0) / np.where(much, own[place] * own, 1.0)
+    squares[place] = 0.0
+    nearest = int(np.argmax(squares))
+    concerned = worst == place or squares[worst] >= HARDLY_APART or not solved
+    return nearest if much[place] and concerned and squares[nearest] >= HARDLY_APART else worst
+
+
+def identify(information: Float, law: MatrixLaw, least: float = LEAST_RATIO, constant: int | None = None) -> Identified:
     """Drop the coefficient of the least information t-ratio until all are at least `least`, which is positive.
 
-    A column whose diagonal entry has no noise left is known to be 0 in every row: it is dropped first.
+    Before the column `constant` those go that are hardly told apart from it. A column whose diagonal entry has no
+    noise left is known to be 0 in every row: it is dropped first.
     """
     if not (np.isfinite(least) and least > 0):
         raise ArgumentError(f"least must be finite and positive, got {safe_repr(least)}")
     information = check_symmetric("information", information, law.size)
-    kept = np.flatnonzero(law.bilinear(np.eye(law.size), np.eye(law.size)) > 0)
+    deviations = np.sqrt(law.bilinear(np.eye(law.size), np.eye(law.size)))
+    kept = np.flatnonzero(deviations > 0)
     ratios, inflations, start = np.zeros(law.size), np.ones(law.size), None
     inverse = np.zeros((0, 0))
     while len(kept):
@@ -191,13 +218,14 @@ def identify(information: Float, law: MatrixLaw, least: float = LEAST_RATIO) -> 
         ratios[kept] = t_ratios
         inflations[kept] = np.maximum(np.diag(information)[kept] * np.diag(inverse), 1.0)
         worst = int(np.argmin(t_ratios))
+        to_drop = stand_in(information, deviations, kept, worst, constant, solved=solved)
         # Without a solution the information is that of no positive definite matrix: some coefficient has to go.
         if solved and t_ratios[worst] >= least:
             break
-        kept = np.delete(kept, worst)
-        rest = np.delete(np.arange(len(t_ratios)), worst)
+        kept = np.delete(kept, to_drop)
+        rest = np.delete(np.arange(len(t_ratios)), to_drop)
         # (X_KK)^-1 for X = G^-1 and K all but one column: a rank-one change of G.
-        start = (inverse - np.outer(inverse[worst], inverse[worst]) / inverse[worst, worst])[np.ix_(rest, rest)]
+        start = (inverse - np.outer(inverse[to_drop], inverse[to_drop]) / inverse[to_drop, to_drop])[np.ix_(rest, rest)]
     else:
         inner, inverse = law.restrict(np.arange(0)), np.zeros((0, 0))
     active = np.isin(np.arange(law.size), kept)

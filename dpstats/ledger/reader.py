@@ -86,8 +86,11 @@ def keep_codebook(connection: Connection, domain: Domain, path: Path | str) -> N
 
 def correction() -> str:
     """What to do about a wrong Domain that a ledger keeps."""
-    typed = phrase("ledger.set_domain(domain)", shell="dpstats ledger domain LEDGER --domain FILE")
-    return f"Have the ledger's keeper correct the Domain ({typed})"
+    return f"Have the ledger's keeper correct the Domain ({_set_domain()})"
+
+
+def _set_domain() -> str:
+    return phrase("ledger.set_domain(domain)", shell="dpstats ledger domain LEDGER --domain FILE")
 
 
 def check_codebook(stored: Domain | None, domain: Domain | None, columns: Iterable[str], path: Path | str) -> None:
@@ -102,7 +105,8 @@ def check_codebook(stored: Domain | None, domain: Domain | None, columns: Iterab
     if unknown := [name for name in names if name not in stored]:
         raise LedgerError(
             f"domain: column {unknown[0]!r} is not in the Domain of ledger {path}, which is for the data set that "
-            f"has {_abbreviated(list(stored))}; use the ledger of these data"
+            f"has {_abbreviated(list(stored))}. If it is a column of these data, have the ledger's keeper add it to "
+            f"the Domain ({_set_domain()}). If not, use the ledger of these data"
         )
     for name in names:
         if name in domain and _canonical(domain[name]) != _canonical(stored[name]):

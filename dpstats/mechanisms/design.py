@@ -308,6 +308,12 @@ def constant_column(design: Bounds) -> tuple[int, float] | None:
     return None
 
 
+def constant_place(design: Bounds) -> int | None:
+    """Where the column is that `constant_column` knows."""
+    known = constant_column(design)
+    return None if known is None else known[0]
+
+
 def array_norms(row_norm: float | Mapping[str, float], size: int) -> dict[NormName, float]:
     """The row bounds of an array design, checked, with an l2 bound implied by the others if missing.
 

@@ -35,7 +35,7 @@ from dpstats.inference import (
 )
 from dpstats.inference.basis import MappedMatrix, reference_levels, self_adjoint
 from dpstats.inference.inverse import identify
-from dpstats.mechanisms.design import has_errors
+from dpstats.mechanisms.design import constant_place, has_errors
 from dpstats.penalties import Penalty
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import Adjacency, Guarantee
@@ -504,7 +504,8 @@ def inference_of(
     excess = 0.0 if isinstance(equations.law, SumsNoise) else plan.square_excess
     spread = partial(dispersion, excess, equations, noisy_count(plan, moments, nobs))
     identified = None if known is None else known.identified
-    return equations_inference(equations, radius, (transform @ basis, shift), spread, identified), basis
+    units = transform @ basis, shift
+    return equations_inference(equations, radius, units, spread, identified, constant_place(part)), basis
 
 
 class SpreadOf(Protocol):
@@ -520,13 +521,14 @@ def equations_inference(
     units: tuple[Matrix, Vector],
     spread: SpreadOf,
     identification: Identified | None = None,
+    constant: int | None = None,
 ) -> Inference:
     """Coefficients of released equations without ridge, with errors, in the user's units: A theta + shift.
 
     `identification` is what the information identifies, if at hand.
     """
     law = MappedMatrix(equations.law, equations.columns)
-    identified = identify(equations.information, law) if identification is None else identification
+    identified = identify(equations.information, law, constant=constant) if identification is None else identification
     coef = equations.solve(radius, None, np.ones(law.size))
     active, inverse = identified.active, identified.inverse
     # From the centre: the inverse allows for noise that multiplies the distance from it, not the coefficients.

@@ -25,8 +25,8 @@ from dpstats.formula.design import DesignSpec
 from dpstats.inference import MatrixLaw, Projection
 from dpstats.inference.basis import reference_levels, self_adjoint
 from dpstats.inference.forecast_identification import ProjectedNoise
-from dpstats.inference.inverse import LEAST_RATIO
-from dpstats.mechanisms.design import SubDesign
+from dpstats.inference.inverse import LEAST_RATIO, stand_in
+from dpstats.mechanisms.design import SubDesign, constant_place
 from dpstats.models.forecast import information_law, releases_errors
 from dpstats.models.population import POOR, RICH, USUAL, KnownColumns, mean_exposure
 from dpstats.models.supposed_rows import RowMeans, mean_information, row_means, sample_rows, weight_cap
@@ -403,7 +403,8 @@ class InformationRatios:
             basis = reference_levels(matrix, design.dummies)
             self._law = ProjectedNoise.of(projection, basis)
             self._entering = design.back_transform()[0] @ basis != 0
-            self._dropping = _dropping_steps(self_adjoint(basis.T @ matrix @ basis), self._law)
+            ratios = self_adjoint(basis.T @ matrix @ basis), self._law, constant_place(design)
+            self._dropping = _dropping_steps(*ratios)
 
     @cached_property
     def coupling(self) -> Vector:
@@ -451,10 +452,11 @@ def _fitted_design(plan: Plan) -> DesignSpec | SubDesign:
     return plan.design if plan.screening is None else SubDesign(plan.design, np.flatnonzero(plan.kept))
 
 
-def _dropping_steps(information: Vector, law: MatrixLaw) -> Iterator[tuple[Vector, float]]:
+def _dropping_steps(information: Vector, law: MatrixLaw, constant: int | None) -> Iterator[tuple[Vector, float]]:
     """Ratios of coefficients as the least is dropped again and again, shape (p,), and the least of those left."""
     size = len(information)
-    kept = np.flatnonzero(law.bilinear(np.eye(size), np.eye(size)) > 0)
+    entry_deviations = np.sqrt(law.bilinear(np.eye(size), np.eye(size)))
+    kept = np.flatnonzero(entry_deviations > 0)
     inverse, ratios = np.linalg.pinv(information[np.ix_(kept, kept)]), np.zeros(size)
     while len(kept):
         directions = np.zeros((len(kept), size))
@@ -464,6 +466,7 @@ def _dropping_steps(information: Vector, law: MatrixLaw) -> Iterator[tuple[Vecto
         ratios[kept] = t_ratios
         least = int(np.argmin(t_ratios))
         yield ratios.copy(), float(t_ratios[least])
+        least = stand_in(information, entry_deviations, kept, least, constant, solved=True)
         # The inverse of the information among the rest: a rank-one change.
         rest = np.delete(np.arange(len(kept)), least)
         column = inverse[rest, least]

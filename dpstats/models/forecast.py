@@ -40,7 +40,7 @@ from dpstats.inference import (
 )
 from dpstats.inference.forecast_identification import forecast_information
 from dpstats.inference.inverse import LIKELY
-from dpstats.mechanisms.design import PublicDesign
+from dpstats.mechanisms.design import PublicDesign, constant_place
 from dpstats.mechanisms.information import Information, InformationPlan, ReleasedSums
 from dpstats.mechanisms.information_release import dispersion, variance_noise
 from dpstats.mechanisms.statistics import ResidualCentre, StatisticsPlan
@@ -71,7 +71,7 @@ from dpstats.progress import show_elapsed
 from dpstats.quiet import quiet
 from dpstats.results.ordinal import implied_spread
 from dpstats.results.standard_errors import inference_of, missing_information, sums_inference
-from dpstats.wording import argument, phrase
+from dpstats.wording import argument, joined, phrase
 
 Vector = NDArray[np.float64]
 
@@ -431,7 +431,9 @@ class Forecast:
 
     def _known(self, matrix: Vector, *, noisy: bool) -> KnownInformation:
         """What is known of an information matrix, and identified of it."""
-        return forecast_information(matrix, self._projection, self.plan.design.dummies, noisy=noisy)
+        design = self.plan.design
+        constant = constant_place(design)
+        return forecast_information(matrix, self._projection, design.dummies, noisy=noisy, constant=constant)
 
     @cached_property
     def _rough(self) -> Plan | None:
@@ -729,9 +731,11 @@ def _check_plan(plan: Plan) -> None:
         )
     unknown = [name for name in plan.bought if name not in plan.trimmed]
     if unknown or plan.stages[-1].plan.size != len(plan.names):
+        needed = [f"declare {', '.join(unknown)}"] * bool(unknown)
+        needed += [f"leave out {argument('refit_share')}"] * (plan.request.options.refit_share > 0)
         raise ArgumentError(
-            "plan: standard errors are predicted for declared ranges and all columns: declare "
-            f"{', '.join(unknown) or 'what is fitted'}, and leave out {argument('refit_share')}"
+            "plan: standard errors are predicted for declared ranges and all columns: "
+            + joined(needed or ["declare what is fitted"])
         )
 
 

@@ -325,9 +325,10 @@ def hiding_note(results: ReleasedModel) -> str:
     that fill their ranges, unless nearly all others would have an error without it.
     """
     numbers, factors, hidden, blank, basis = hiding_terms(fitted_last(results), results._inferred)
-    named, least = numbers + factors, 1 if basis else max(2, LEAST_HIDDEN * len(results._fitted_columns))
+    named = numbers + factors
+    others = len(results._fitted_columns) - len(named) - 1  # but for the intercept
+    least = 1 if basis or others == 1 else max(2, LEAST_HIDDEN * len(results._fitted_columns))
     if few_rows_note(results):
-        others = len(results._fitted_columns) - len(named) - 1  # but for the intercept
         least = max(2, NEARLY_ALL * others)
     if (
         not 1 <= len(named) <= MOST_HIDING

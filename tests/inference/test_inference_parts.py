@@ -166,6 +166,19 @@ def test_identify_drops_the_least_first() -> None:
     assert not identify(-information, wishart_difference(1.5, np.ones(4))).active.any()
 
 
+def test_a_column_hardly_told_apart_from_the_constant_goes_before_it() -> None:
+    """Of a number that fills a hundredth of its range and the intercept the intercept went: the number stood in for it,
+    and of 40 intervals of its slope 2 covered."""
+    law, own = wishart_difference(1.5, np.ones(3)), np.array([200.0, 300.0, 205.0])
+    for correlation, constant, gone in ((0.99, 0, 2), (0.955, 0, 2), (0.94, 0, 0), (0.99, None, 0), (0.99, 2, 0)):
+        information = np.diag(own)
+        information[0, 2] = information[2, 0] = correlation * np.sqrt(own[0] * own[2])
+        found = identify(information, law, 20.0, constant)
+        assert found.active.tolist() == [place != gone for place in range(3)]
+    # Entries that are noise tell nothing.
+    assert identify(information / 25, law, 3.0, 0).active.tolist() == [False, True, True]
+
+
 def test_inflations() -> None:
     """H_jj G_jj where each coefficient was left: large beside a column like it, 1 alone, and the same in any units."""
     information = 200 * np.array([[1, 0.99, 0], [0.99, 1.01, 0], [0, 0, 0.5]])
