@@ -288,17 +288,18 @@ def test_forecasts_take_the_cap_that_nine_in_ten_fits_reach() -> None:
         [one.standard_errors(n, typical=known, residual_sd=1.0).loc["x"] for n in (4_000, 6_000, 12_000)]
         for one in (plan, given)
     )
-    usual, upper = (
-        [one[name] / other["std_error"] for one, other in zip(found, narrow, strict=True)]
-        for name in ("std_error", "upper")
-    )
+    usual = [one["std_error"] / other["std_error"] for one, other in zip(found, narrow, strict=True)]
     # In 25 fits each of one row a person the widest caps were .16, .11 and .08 of half of the range.
     assert usual[0] > 2
     assert usual[1] == pytest.approx(1.4, abs=0.15)
     assert usual[2] < 1.1
-    assert 1.7 < upper[1] < 2.5
-    assert upper[2] < 1.35
-    size = dp.sample_size(plan, se={"x": float(found[1]["std_error"])}, typical=known, residual_sd=1.0)
+    # Of a response that is not described residuals may be skewed, and the widest cap stays.
+    assert found[2]["upper"] > 5 * narrow[2]["std_error"]
+    described = {**known, "y": (0.0, 1.3)}
+    unlucky = [plan.standard_errors(n, typical=described, residual_sd=1.0).loc["x", "upper"] for n in (6_000, 12_000)]
+    assert 1.7 < unlucky[0] / narrow[1]["std_error"] < 2.5
+    assert unlucky[1] / narrow[2]["std_error"] < 1.35
+    size = dp.sample_size(plan, se={"x": float(found[1]["std_error"])}, typical=described, residual_sd=1.0)
     assert size.cautious > 1.05 * size.n
     assert f"With {size.cautious:,} persons, at least 95 of 100 fits are expected to meet the target" in " ".join(
         str(size).split()
