@@ -296,7 +296,10 @@ def _place(note: str) -> int:
     return 3 if note.startswith(ERRORS_NOTE) or note.startswith("The ROC curve") else 0
 
 
-FEW_ROWS_NOTE = "The number of rows does not stand out from the noise, so no metric can be estimated."
+FEW_ROWS_NOTE = (
+    "Noise hides the sums and counts that the metrics are computed from, so no metric can be estimated. More rows, "
+    "more eps or fewer metrics (metrics=) help."
+)
 
 NOT_KNOWN_HELD_OUT = (
     "These are the test rows of a holdout, and no record shows that the model was fitted to its training rows "

@@ -190,7 +190,9 @@ def _parse(formula: str) -> Formula:
     for name in ("weights", "subset"):
         one_at_most(formula, name, [factor.at for factor in auxiliary[name]])
     weights, subset = (next(iter(auxiliary[name]), None) for name in ("weights", "subset"))
-    return Formula(formula, response, tuple(terms), failures, tuple(auxiliary["offset"]), weights, subset)
+    # log and np.log are one function: an exposure beside offset(log(t)) counts once, as it does beside np.log.
+    offsets = tuple({factor.code.replace("np.", ""): factor for factor in auxiliary["offset"]}.values())
+    return Formula(formula, response, tuple(terms), failures, offsets, weights, subset)
 
 
 FIXES = {

@@ -211,7 +211,9 @@ def auxiliary_facts(plan: PlanFacts) -> list[tuple[str, str]]:
     if isinstance(design, DesignSpec):
         for name, value in (("Weights:", design.weights), ("Offset:", design.offset), ("Subset:", design.subset)):
             if value is not None and (name == "Subset:" or not pieces):
-                facts.append((name, value.name.removeprefix(f"{name[:-1].lower()}(").removesuffix(")")))
+                opening = f"{name[:-1].lower()}("
+                summed = value.name.replace(f") + {opening}", " + ")
+                facts.append((name, summed.removeprefix(opening).removesuffix(")")))
         if design.response.trials is not None:
             facts.append(("Trials at most:", format_number(design.response.trials)))
         return facts

@@ -8,10 +8,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import dpstats as dp
 from dpstats.domain import Domain
 from dpstats.errors import DomainError, FormulaError
 from dpstats.families import Binomial, Family, Gaussian, HuberSVM, Poisson
 from dpstats.formula.design import design_spec
+from dpstats.plan.tables import auxiliary_facts
 
 DOMAIN = Domain(
     {"income ($)": (0, 100)},
@@ -123,3 +125,23 @@ def test_counts_are_clipped_and_not_scaled() -> None:
 def test_a_response_is_one_column() -> None:
     with pytest.raises(FormulaError, match="single column"):
         design_spec("poly(y, 2) ~ x", DOMAIN, family=Gaussian())
+
+
+@pytest.mark.parametrize(
+    ("formula", "given"),
+    [
+        ("y ~ x + offset(log(t))", {"exposure": "t"}),
+        ("y ~ x + offset(np.log(t))", {"exposure": "t"}),
+        ("y ~ x + offset(log(t))", {"offset": "np.log(t)"}),
+        ("y ~ x", {"exposure": "t", "offset": "log(t)"}),
+    ],
+)
+def test_an_offset_given_twice_counts_once_however_the_logarithm_is_written(
+    formula: str, given: dict[str, str]
+) -> None:
+    """offset(log(t)) beside an exposure counted twice: an intercept of -3.2 for -2."""
+    domain = {"y": (0, 50), "x": (0, 1), "t": (0.1, 10)}
+    plan = dp.plan(formula, domain, 1.0, family="poisson", **given)  # type: ignore[arg-type]
+    assert plan.design.offset.name == "offset(np.log(t))"
+    both = dp.plan("y ~ x + offset(x)", domain, 1.0, family="poisson", exposure="t")
+    assert ("Offset:", "x + np.log(t)") in auxiliary_facts(both)
