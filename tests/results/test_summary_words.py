@@ -1191,3 +1191,15 @@ def test_the_rows_that_a_lasso_with_a_refit_needs_are_a_least_number() -> None:
     refit = dp.ols(formula, data, 1.0, penalty="lasso", refit_share=0.5, split="rows", **call)
     assert re.search(r"nearly all coefficients need at least \d", str(refit.notes))
     assert "need at least" not in str(dp.ols(formula, data, 0.5, **call).notes)
+
+
+def test_a_number_that_is_not_identified_may_leave_its_effect_to_others() -> None:
+    """Of 40 intervals of a column without an effect beside one in a range far too wide 5 covered, without a word."""
+    random = np.random.default_rng(1)
+    shared = random.normal(size=6_000)
+    rows = pd.DataFrame({name: 0.3**0.5 * shared + 0.7**0.5 * random.normal(size=6_000) for name in ("m", "w")})
+    rows["y"] = 0.5 * rows["w"] + random.normal(0, 1, 6_000)
+    fit = dp.ols("y ~ m + w", rows, 1.0, domain={"m": (-4, 4), "w": (-50, 50), "y": (-15, 15)}, seed=1)
+    assert fit.identified.to_dict() == {"Intercept": True, "m": True, "w": False}
+    assert "w. Coefficients of columns correlated with it may contain its effect." in words(fit)
+    assert "may contain" not in words(dp.ols("y ~ w", rows, 1.0, domain={"w": (-50, 50), "y": (-15, 15)}, seed=1))
