@@ -33,7 +33,7 @@ from dpstats.wording import argument, phrase
 Array = NDArray[np.float64]
 Kind = Literal["continuous", "binary", "count", "class"]
 
-ROWS_TRIED = 10_000, 300_000
+CONDITION_ROWS = 10_000, 300_000
 """Rows on which a condition must be met by some before it is refused: more if it is met by none of the first."""
 
 
@@ -296,7 +296,7 @@ def bind_subset(formula: Formula, domain: Domain) -> Condition | None:
         raise FormulaError(locate(f"{name} is not a condition: write a comparison, such as subset(age >= 18)", at))
     # An even lattice need not have the numbers that a condition such as year == 2019 names, or day // 7 == 2600 means.
     random = np.random.default_rng(SEED)
-    draws = (drawn_rows([(columns_of(node), name)], support_of(domain), count, random) for count in ROWS_TRIED)
+    draws = (drawn_rows([(columns_of(node), name)], support_of(domain), count, random) for count in CONDITION_ROWS)
     if not public.any() and not any(Condition(name, node)(rows).any() for rows in draws):
         raise FormulaError(locate(f"{name}: no row within the declared ranges meets it; change its bounds", at))
     return Condition(name, node)

@@ -25,7 +25,7 @@ from dpstats.inference.basis import (
     reference_levels,
     self_adjoint,
 )
-from dpstats.inference.inverse import LEAST_RATIO, Identified, stand_in
+from dpstats.inference.inverse import LEAST_RATIO, Identified, least_identified
 
 Float = NDArray[np.float64]
 Indices = NDArray[np.intp]
@@ -146,7 +146,7 @@ def _identified(information: Float, law: ProjectedNoise, solve: Solve, constant:
         worst = int(np.argmin(t_ratios))
         if solved and t_ratios[worst] >= LEAST_RATIO:
             break
-        worst = stand_in(information, entry_deviations, kept, worst, constant, solved=solved)
+        worst = least_identified(information, entry_deviations, kept, worst, constant, solved=solved)
         rest = np.delete(np.arange(len(kept)), worst)
         # The inverse among the rest: a rank-one change.
         start = (inverse - np.outer(inverse[worst], inverse[worst]) / (inverse[worst, worst] or 1.0))[

@@ -172,29 +172,30 @@ class Identified:
         return rows
 
 
-HARDLY_APART, MUCH = 0.9, 10.0
-"""A column is hardly told apart from a constant if their squared correlation about zero is so large, by entries that
-are so many standard deviations of their noise."""
+HARDLY_APART, CERTAIN_ENTRY = 0.9, 10.0
+"""A column is hardly told apart from a constant if their squared correlation about zero is so large, by diagonal
+entries that are so many standard deviations of their noise."""
 
 
-def stand_in(
+def least_identified(
     information: Float, deviations: Float, kept: NDArray[np.intp], worst: int, constant: int | None, *, solved: bool
 ) -> int:
-    """The place among those `kept` of the coefficient to drop where that at `worst` is the least.
+    """The place among those `kept` of the coefficient to drop where that at `worst` has the least t-ratio.
 
-    That is the least one, or before the `constant` a column hardly told apart from it. A number that fills a hundredth
-    of its range is nearly a constant: if the intercept were dropped, it would stand in for it, and its slope would
-    be read as an effect. Without a solution no ratio is known. `deviations` are those of the entries' noise.
+    That one, or before the `constant` a column hardly told apart from it. A number that fills a hundredth of its range
+    is nearly a constant: if the intercept were dropped, it would stand in for it, and its slope would be read as an
+    effect. Without a solution no ratio is known. `deviations` are those of the noise in diagonal entries.
     """
-    if constant is None or not (kept == constant).any():
+    own, places = np.diag(information)[kept], np.flatnonzero(kept == constant)
+    certain = own >= CERTAIN_ENTRY * deviations[kept]
+    if constant is None or not certain[places].any():
         return worst
-    own, place = np.diag(information)[kept], int(np.flatnonzero(kept == constant)[0])
-    much = own >= MUCH * deviations[kept]
-    squares = np.where(much, information[constant, kept] ** 2, 0.0) / np.where(much, own[place] * own, 1.0)
+    place = int(places[0])
+    squares = np.where(certain, information[constant, kept] ** 2, 0.0) / np.where(certain, own[place] * own, 1.0)
     squares[place] = 0.0
     nearest = int(np.argmax(squares))
     concerned = worst == place or squares[worst] >= HARDLY_APART or not solved
-    return nearest if much[place] and concerned and squares[nearest] >= HARDLY_APART else worst
+    return nearest if concerned and squares[nearest] >= HARDLY_APART else worst
 
 
 def identify(information: Float, law: MatrixLaw, least: float = LEAST_RATIO, constant: int | None = None) -> Identified:
@@ -218,14 +219,14 @@ def identify(information: Float, law: MatrixLaw, least: float = LEAST_RATIO, con
         ratios[kept] = t_ratios
         inflations[kept] = np.maximum(np.diag(information)[kept] * np.diag(inverse), 1.0)
         worst = int(np.argmin(t_ratios))
-        to_drop = stand_in(information, deviations, kept, worst, constant, solved=solved)
         # Without a solution the information is that of no positive definite matrix: some coefficient has to go.
         if solved and t_ratios[worst] >= least:
             break
-        kept = np.delete(kept, to_drop)
-        rest = np.delete(np.arange(len(t_ratios)), to_drop)
+        worst = least_identified(information, deviations, kept, worst, constant, solved=solved)
+        kept = np.delete(kept, worst)
+        rest = np.delete(np.arange(len(t_ratios)), worst)
         # (X_KK)^-1 for X = G^-1 and K all but one column: a rank-one change of G.
-        start = (inverse - np.outer(inverse[to_drop], inverse[to_drop]) / inverse[to_drop, to_drop])[np.ix_(rest, rest)]
+        start = (inverse - np.outer(inverse[worst], inverse[worst]) / inverse[worst, worst])[np.ix_(rest, rest)]
     else:
         inner, inverse = law.restrict(np.arange(0)), np.zeros((0, 0))
     active = np.isin(np.arange(law.size), kept)

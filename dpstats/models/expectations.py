@@ -25,7 +25,7 @@ from dpstats.formula.design import DesignSpec
 from dpstats.inference import MatrixLaw, Projection
 from dpstats.inference.basis import reference_levels, self_adjoint
 from dpstats.inference.forecast_identification import ProjectedNoise
-from dpstats.inference.inverse import LEAST_RATIO, stand_in
+from dpstats.inference.inverse import LEAST_RATIO, least_identified
 from dpstats.mechanisms.design import SubDesign, constant_place
 from dpstats.models.forecast import information_law, releases_errors
 from dpstats.models.population import POOR, RICH, USUAL, KnownColumns, mean_exposure
@@ -403,8 +403,8 @@ class InformationRatios:
             basis = reference_levels(matrix, design.dummies)
             self._law = ProjectedNoise.of(projection, basis)
             self._entering = design.back_transform()[0] @ basis != 0
-            ratios = self_adjoint(basis.T @ matrix @ basis), self._law, constant_place(design)
-            self._dropping = _dropping_steps(*ratios)
+            known = self_adjoint(basis.T @ matrix @ basis)
+            self._dropping = _dropping_steps(known, self._law, constant_place(design))
 
     @cached_property
     def coupling(self) -> Vector:
@@ -466,7 +466,7 @@ def _dropping_steps(information: Vector, law: MatrixLaw, constant: int | None) -
         ratios[kept] = t_ratios
         least = int(np.argmin(t_ratios))
         yield ratios.copy(), float(t_ratios[least])
-        least = stand_in(information, entry_deviations, kept, least, constant, solved=True)
+        least = least_identified(information, entry_deviations, kept, least, constant, solved=True)
         # The inverse of the information among the rest: a rank-one change.
         rest = np.delete(np.arange(len(kept)), least)
         column = inverse[rest, least]

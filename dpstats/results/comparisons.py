@@ -67,11 +67,12 @@ def changes_of(variable: Variable, change: Any, sign: str, *, codes: bool = Fals
         size = 1.0 if change is None else change
         yield Change(f"1 {sign} 0" if codes and size == 1 else f"{size:+g}", 0, 0, size)
         return
-    pairs = [(0, after) for after in range(1, len(levels))]
-    if change == "pairwise":
+    pairs, listed = [(0, after) for after in range(1, len(levels))], change if isinstance(change, (list, tuple)) else ()
+    places = [levels.index(level) for level in listed if np.ndim(level) == 0 and level in levels]
+    if isinstance(change, str) and change == "pairwise":
         pairs = list(combinations(range(len(levels)), 2))
-    elif chosen and len(change) == 2 and change[0] != change[1] and all(level in levels for level in change):
-        pairs = [(levels.index(change[0]), levels.index(change[1]))]
+    elif len(listed) == len(places) == 2 and places[0] != places[1]:
+        pairs = [(places[0], places[1])]
     elif change is not None:
         raise ArgumentError(
             f"variables: {name} is a factor, which has no step: give None, 'pairwise' or a list of two of its levels, "

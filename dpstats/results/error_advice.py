@@ -120,14 +120,13 @@ def missing_notes(results: ReleasedModel) -> list[str]:
         cures, cured = rare_references_note(results, suspects)
         general = [] if cured.issuperset(unknown) else [what_would_help(results)]
         rare = ", which few rows have, or none" if _of_rare_levels(results).issuperset(unknown) else ""
-        lost = (
-            f"Not identified at this budget: {which}{rare}.{_absorbed_effects(results, unknown)}{unknown_fit(results)}"
-        )
+        hidden = _effects_left_to_others(results, unknown) + unknown_fit(results)
+        lost = f"Not identified at this budget: {which}{rare}.{hidden}"
         notes.append(" ".join([lost, *cures, *general]))
     return notes
 
 
-def _absorbed_effects(results: ReleasedModel, unknown: Sequence[str]) -> str:
+def _effects_left_to_others(results: ReleasedModel, unknown: Sequence[str]) -> str:
     """That other coefficients may hold the effects of numbers that are not identified, as if these were left out."""
     coded = {place for factor in fitted_last(results).dummies for place in factor.columns}
     numbers = [name for place, name in enumerate(results._fitted_names) if place not in coded and name != "Intercept"]

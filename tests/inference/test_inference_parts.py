@@ -22,6 +22,7 @@ from dpstats.inference import (
     self_consistent_inverse,
     wald_test,
 )
+from dpstats.inference.inverse import least_identified
 from dpstats.inference.noise_laws import simulated_draws, standard_laws
 from dpstats.inference.table import _with_diagonal, simulated_tail, standardised_law
 from dpstats.privacy.k_norm import ball, box, cross, intercept, k_norm_noise, simplex, unit_images
@@ -175,8 +176,11 @@ def test_a_column_hardly_told_apart_from_the_constant_goes_before_it() -> None:
         information[0, 2] = information[2, 0] = correlation * np.sqrt(own[0] * own[2])
         found = identify(information, law, 20.0, constant)
         assert found.active.tolist() == [place != gone for place in range(3)]
-    # Entries that are noise tell nothing.
-    assert identify(information / 25, law, 3.0, 0).active.tolist() == [False, True, True]
+    # Entries that are noise tell nothing: the least of both is to be ten of its standard deviations.
+    alike = np.array([[1.0, 0.99], [0.99, 1.01]])
+    deviations, kept = np.ones(2), np.arange(2)
+    for size, gone in ((11.0, 1), (9.0, 0)):
+        assert least_identified(size * alike, deviations, kept, 0, 0, solved=True) == gone
 
 
 def test_inflations() -> None:

@@ -663,6 +663,8 @@ class TestComparisons:
             ({"variables": {"g": ["a", "d"]}}, "None, 'pairwise' or a list of two of its levels, a, b, c"),
             ({"variables": {"g": ["a", "a"]}}, "two of its levels"),
             ({"variables": {"g": "pair"}}, "'pairwise'"),
+            ({"variables": {"g": "ab"}}, "a list of two of its levels"),
+            ({"variables": {"g": [np.array([1, 2]), "b"]}}, "a list of two of its levels"),
             ({"variables": {"x": "pairwise"}}, "'x' is a number, which has a step"),
             ({"variables": {"x": 0}}, "steps of numbers"),
             ({"comparison": "lnor"}, "comparison"),
