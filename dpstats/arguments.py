@@ -232,10 +232,17 @@ def near_miss(name: str, choices: Iterable[str]) -> str | None:
     return near[0] if near else None
 
 
-def named_rows(names: Sequence[str], keep: object, drop: object, rename: object) -> dict[str, str]:
-    """What each coefficient to show is called, by its name: `keep`, `drop` and `rename` of tables and pictures."""
+def named_rows(
+    names: Sequence[str], keep: object, drop: object, rename: object, hidden: Sequence[str] = ()
+) -> dict[str, str]:
+    """What each coefficient to show is called, by its name: `keep`, `drop` and `rename` of tables and pictures.
+
+    Those that are `hidden` anyway may be dropped too.
+    """
     shown = list(names if keep is None else _matches("keep", keep, names))
-    shown = [name for name in shown if drop is None or name not in _matches("drop", drop, names)]
+    if drop is not None:
+        dropped = _matches("drop", drop, [*names, *(name for name in hidden if name not in names)])
+        shown = [name for name in shown if name not in dropped]
     if not shown:
         raise ArgumentError("drop: no row is left; leave some of them out")
     if not (isinstance(rename, Mapping | None) and all(isinstance(name, str) for name in (rename or {}).values())):

@@ -117,7 +117,8 @@ def coefficients(
             if one._family.link not in RATIOS:
                 of_which = f"{label} has another one" if label else f"that of the model is {one._family.link!r}"
                 raise ArgumentError(f"exponentiate needs a logit or log link, and {of_which}; leave it out")
-    called = named_rows(list(dict.fromkeys(name for table in tables for name in table.index)), keep, drop, rename)
+    names = list(dict.fromkeys(name for table in tables for name in table.index))
+    called = named_rows(names, keep, drop, rename, hidden=() if intercept else (INTERCEPT,))
     tables = [table.loc[[name for name in called if name in table.index]] for table in tables]
     names = list(called)
     ax = style.new_axes(ax, 2.3 + 0.27 * len(names) * (1 + 0.5 * (len(tables) - 1)))

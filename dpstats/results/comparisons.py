@@ -74,6 +74,11 @@ def changes_of(variable: Variable, change: Any, sign: str, *, codes: bool = Fals
     elif len(listed) == len(places) == 2 and places[0] != places[1]:
         pairs = [(places[0], places[1])]
     elif change is not None:
+        for level in listed:
+            if np.ndim(level) == 0 and level not in levels:
+                raise ArgumentError(
+                    f"variables: {name} has no level {safe_repr(level)}; its levels are {', '.join(map(str, levels))}"
+                )
         raise ArgumentError(
             f"variables: {name} is a factor, which has no step: give None, 'pairwise' or a list of two of its levels, "
             f"{', '.join(map(str, levels))}"

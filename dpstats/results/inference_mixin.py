@@ -40,6 +40,8 @@ from dpstats.wording import argument
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
+    from dpstats.formula.bounds import Term
+
 Vector = NDArray[np.float64]
 
 
@@ -354,10 +356,16 @@ class InferenceMixin:
     def wald_test(self, r_matrix: Any) -> WaldTest:
         """Test linear combinations of the coefficients all at once; arguments and errors as for `t_test`.
 
+        The name of a term tests all of its coefficients, as in `wald_test_terms`.
+
         Robust and clustered fits release no correlations of errors: the test is then Bonferroni's, which rejects at
         most as often as its level whatever the correlations.
         """
         inference = self._inference
+        if isinstance(r_matrix, str) and r_matrix not in self._design.names:
+            for term in self._design.terms:
+                if term.name == r_matrix and (joint := self._term_test(term)) is not None:
+                    return joint
         rows, values, _ = self._constraints(r_matrix)
         test = inference.wald_test(rows, values)
         return WaldTest(test.statistic, test.pvalue, test.df, test.untested, test.bonferroni)
@@ -367,29 +375,34 @@ class InferenceMixin:
 
         Each is tested as by `wald_test`.
         """
-        errors, columns = self._inferred, self._fitted_columns
         rows: dict[str, tuple[float, ...]] = {}
         bonferroni = False
         for term in self._design.terms:
-            places = np.flatnonzero((columns >= term.columns.start) & (columns < term.columns.stop))
-            if not len(places):
-                continue
-            unshown = 0 if errors.table.withheld is None else int(np.sum(errors.table.withheld[places]))
-            if errors.table.withheld is not None:
-                places = places[~errors.table.withheld[places]]
-            weights = np.eye(len(columns))[places]
-            if term.name == "Intercept":
-                test = errors.table.wald_test(weights)
-            else:  # a term's coefficients are zero if they are so from whichever level they are measured
-                test = wald_test(errors.table.estimates, weights, errors.nulls[places])
-            bonferroni |= test.bonferroni
-            # Nothing was tested if no coefficient of the term is identified.
-            tested = (test.statistic, test.pvalue) if test.df else (np.nan, np.nan)
-            rows[term.name] = (*tested, test.df, test.untested + unshown)
+            if (test := self._term_test(term)) is not None:
+                bonferroni |= test.bonferroni
+                rows[term.name] = (test.statistic, test.pvalue, test.df_constraint, test.untested)
         names = ["statistic", "pvalue", "df_constraint", "untested"]
         table = pd.DataFrame.from_dict(rows, orient="index", columns=names)
         table = table.astype({"df_constraint": int, "untested": int})
         return WaldTestTerms(with_pvalues_note(table, bonferroni=bonferroni))
+
+    def _term_test(self, term: Term) -> WaldTest | None:
+        """Of all coefficients of a term; None if the fit has none of them."""
+        errors, columns = self._inferred, self._fitted_columns
+        places = np.flatnonzero((columns >= term.columns.start) & (columns < term.columns.stop))
+        if not len(places):
+            return None
+        unshown = 0 if errors.table.withheld is None else int(np.sum(errors.table.withheld[places]))
+        if errors.table.withheld is not None:
+            places = places[~errors.table.withheld[places]]
+        weights = np.eye(len(columns))[places]
+        if term.name == "Intercept":
+            test = errors.table.wald_test(weights)
+        else:  # a term's coefficients are zero if they are so from whichever level they are measured
+            test = wald_test(errors.table.estimates, weights, errors.nulls[places])
+        # Nothing was tested if no coefficient of the term is identified.
+        tested = (test.statistic, test.pvalue) if test.df else (np.nan, np.nan)
+        return WaldTest(*tested, test.df, test.untested + unshown, test.bonferroni)
 
     def anova(self) -> pd.DataFrame:
         """The table of `wald_test_terms`.
@@ -539,7 +552,7 @@ class InferenceMixin:
                 near, every = near_miss(wrong, names), f"columns: {', '.join(names)}"
                 fix = f"did you mean {near!r}?" if near else every
                 if any(name.startswith((f"{wrong}(", f"{wrong}[")) for name in names):
-                    fix = f"anova() tests all columns of a term at once; {every}"
+                    fix = f"wald_test({wrong!r}) tests all columns of a term at once; {every}"
                 raise ArgumentError(f"r_matrix: no column of the model is called {safe_repr(wrong)}; {fix}") from None
             raise ArgumentError(
                 f"r_matrix must be an array of {len(names)} columns, or text such as '{names[-1]} = 0'; columns: "

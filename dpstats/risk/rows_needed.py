@@ -211,9 +211,10 @@ def _text_with_table(answer: str, table: pd.DataFrame, known: bool, less: str) -
     columns = table.drop(columns=[*ends, "identified_upper"])
     shown = columns.map("{:.4g}".format).to_string(max_colwidth=30, line_width=WIDTH)
     upper = table["identified_upper"]
-    each = ", ".join(f"{value:.4g} of {name}" for name, value in upper.items())
+    each = ", ".join(f"{name} {value:.4g}" for name, value in upper.items())
     notes = [f"{', '.join(ends)}: as std_error"] * bool(ends)
-    notes.append(f"identified_upper: {'as identified' if upper.equals(table['identified']) else each}")
+    chances = "identified_upper, the chance of a standard error for the rows of upper: "
+    notes.append("identified_upper: as identified" if upper.equals(table["identified"]) else chances + each)
     return "\n".join([*textwrap.wrap(answer, WIDTH), "", shown, *textwrap.wrap("; ".join(notes), WIDTH)])
 
 
@@ -324,7 +325,8 @@ def required(
     Returns
     -------
     RequiredEps
-        ``eps``, and ``table``; a number with words when printed. inf where no eps up to 20 is enough.
+        ``eps``, usually enough, ``cautious``, nearly always enough, and ``table``; a number with words when printed.
+        inf where no eps up to 20 is enough.
 
     Raises
     ------

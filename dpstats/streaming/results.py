@@ -421,6 +421,7 @@ def coefficient_picture(
         ax.fill_between(at, low, high, color=style.SKY, alpha=0.3, linewidth=0, label="95 % interval")
         ax.plot(at, middle, color=style.BLUE, linewidth=1.6, label="without shrinkage")
     ax.plot(ticks, values, color=style.ORANGE, linewidth=1.2, linestyle="--", label="params, for prediction")
+    ax.locator_params("x", integer=True)
     labels = "tick", f"coefficient of {term}"
     about = "Intervals include sampling error and noise." if finite.any() else "No tick drawn has an interval."
     sentences = about, promise(plan, "the whole stream")

@@ -660,7 +660,7 @@ class TestComparisons:
         [
             ({"variables": "nothing"}, "variables must name a factor or a plain number.*x, z.*g"),
             ({"variables": {"g": 2.0}}, "no step"),
-            ({"variables": {"g": ["a", "d"]}}, "None, 'pairwise' or a list of two of its levels, a, b, c"),
+            ({"variables": {"g": ["a", "d"]}}, "'g' has no level 'd'; its levels are a, b, c"),
             ({"variables": {"g": ["a", "a"]}}, "two of its levels"),
             ({"variables": {"g": "pair"}}, "'pairwise'"),
             ({"variables": {"g": "ab"}}, "a list of two of its levels"),

@@ -222,6 +222,7 @@ def test_rows_are_chosen_and_named_as_in_tables(fit: dp.GLMResults) -> None:
     assert names(keep=["z", "group[T.b]"]) == ["z", "group[T.b]"]
     assert names(drop="group", rename={"x": "Hours"}) == ["Hours", "z"]
     assert names(drop=["group", "x"], intercept=True) == ["Intercept", "z"]
+    assert names(drop=["Intercept", "z"]) == names(drop="z"), "as a script says that shows the intercept by default"
     points, _ = bars(plots.coefficients(fit, keep=["z", "x"]), "0.95 interval", 0)
     assert points[:, 0] == pytest.approx(fit.debiased[["z", "x"]].to_numpy())
     for options, match in (

@@ -159,6 +159,8 @@ def test_terms_are_tested_as_their_coefficients(family: str, options: dict[str, 
         columns = [column for column in found.bse[kept].index if column == name or column.startswith(f"{name}[")]
         test = found.wald_test(" , ".join(f"{column} = 0" for column in columns))
         assert row["df_constraint"] == test.df_constraint == len(columns)
+        term = found.wald_test(str(name))
+        assert (term.statistic, term.pvalue, term.df_constraint) == pytest.approx(row[list(row.index[:3])].to_list())
         if len(columns) == 1 or options != {"inference": "robust"}:
             # One inflation serves all directions of a joint test, which is not the same for other directions.
             assert row["statistic"] == pytest.approx(test.statistic, rel=1e-6 if len(columns) == 1 else 2e-3)

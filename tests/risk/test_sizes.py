@@ -168,13 +168,15 @@ def test_an_eps_does_not_rest_on_a_purchase_that_may_fail() -> None:
 def test_a_column_that_is_not_printed_is_named_below(plan: Any, typical: dict[str, Any]) -> None:
     """`lower` was left out without a word where it is std_error."""
     found = dp.required(plan, se={"x": 0.1}, n=4_000, typical=typical)
-    header, *_, note = str(found).split("\n\n")[-1].splitlines()
+    header, _, *lines = str(found).split("\n\n")[-1].splitlines()
+    note = " ".join(lines)
     assert ("lower" in header.split()) != bool(typical)
     assert ("lower: as std_error" in note) == bool(typical)
     assert all(name in header.split() or name in note for name in found.table.columns)
     chances = found.table["identified_upper"]
     alike = chances.equals(found.table["identified"])
-    assert note.endswith("identified_upper: as identified" if alike else f"identified_upper: {chances['x']:.4g} of x")
+    chance = f", the chance of a standard error for the rows of upper: x {chances['x']:.4g}"
+    assert note.endswith(f"identified_upper{': as identified' if alike else chance}")
 
 
 def test_where_no_eps_is_enough() -> None:

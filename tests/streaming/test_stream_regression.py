@@ -498,6 +498,7 @@ def test_plans_and_coefficients_are_drawn() -> None:
     np.testing.assert_allclose(lines["params, for prediction"][-1], [5, stream.params["x"]])
     np.testing.assert_allclose(lines["without shrinkage"][-1], [5, stream.results.debiased["x"]])
     assert drawn[2].get_lines()[0].get_xydata()[0][0] == 2
+    assert all(place == int(place) for axes in drawn[1:] for place in axes.get_xticks()), "ticks are whole"
     with pytest.raises(ArgumentError, match="term"):
         stream.plot("z")
     with pytest.raises(ArgumentError, match="window"):
