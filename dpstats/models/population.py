@@ -23,7 +23,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Family, NegativeBinomial
 from dpstats.families.base import closed_cap
 from dpstats.formula.design import DesignSpec
-from dpstats.formula.expression import Column
+from dpstats.formula.expression import Column, as_codes, bind, columns_of, evaluate
 from dpstats.formula.public_frame import Codes, Encoded
 from dpstats.plan import Plan
 from dpstats.privacy.randomness import random_source
@@ -199,6 +199,9 @@ class KnownColumns:
             if typical is None and name in parsed.exposures and isinstance(declared, Range) and declared.is_binary:
                 typical = 0.5 - prior.off, prior.spread
             columns[name] = _column_values(declared, typical, of_column, place)
+            if typical is None and isinstance(declared, Range):
+                parts = _level_parts(design, name, declared)
+                columns[name] = _values_in_parts(parts, declared, of_column, place, columns[name])
         return columns
 
 
@@ -230,6 +233,45 @@ def _column_values(declared: Range | Levels, typical: Any, prior: ColumnPrior, p
         at = np.clip((place * len(LEVELS) - 0.5).astype(np.intp), 0, len(LEVELS) - 2)
         shares = np.clip(slopes[at] * (place - LEVELS[at]) + quantiles[at], quantiles[0], quantiles[-1])
     return np.clip(low + width * shares, declared.low, declared.high)
+
+
+def _level_parts(design: DesignSpec, name: str, declared: Range) -> Vector:
+    """The parts of a column's range that its terms tell apart, if all make levels of it, as `cut(x, [0, 10, 20])`.
+
+    Their ends as shares of the range, shape (parts, 2), without values of no level; no parts if a term has numbers.
+    """
+    nodes = {factor.code: factor.node for term in design.parsed.terms for factor in term}
+    read = [node for node in nodes.values() if name in columns_of(node)]
+    if declared.is_binary or any(columns_of(node) != (name,) for node in read):
+        return np.zeros((0, 2))
+    rows = {name: declared.low + (declared.high - declared.low) * LEVELS}
+    levels = [as_codes(evaluate(bind(node, design.domain), rows)) for node in read]
+    codes = [one.values for one in levels if one is not None]
+    if not codes or len(codes) < len(levels):
+        return np.zeros((0, 2))
+    differ = np.any(np.diff(codes, axis=1), axis=0)
+    ends = np.r_[0, np.flatnonzero(differ) + 1, len(LEVELS)]
+    parts = np.column_stack((ends[:-1], ends[1:]))
+    return np.asarray(parts[np.min(codes, axis=0)[ends[:-1]] >= 0] / len(LEVELS))
+
+
+def _values_in_parts(parts: Vector, declared: Range, prior: ColumnPrior, place: Vector, usual: Encoded) -> Encoded:
+    """A column's values at places in its order, as `usual` or so that no part of its range has too few rows.
+
+    Breaks are written where there are rows: the rarest of the parts has the share of the rarest of so many levels.
+    """
+    if not len(parts):
+        return usual
+    scaled = (_column_values(declared, None, prior, LEVELS) - declared.low) / (declared.high - declared.low)
+    shares = np.diff(np.searchsorted(scaled, parts), axis=1)[:, 0] / len(LEVELS)
+    least = _shares(Levels(tuple(range(len(parts)))), {}, prior).min()
+    if (shares >= least).all():
+        return usual
+    shares = np.maximum(shares, least)
+    begins = np.r_[0.0, np.cumsum(shares / shares.sum())]
+    at = np.clip(np.searchsorted(begins, place, side="right") - 1, 0, len(parts) - 1)
+    within = (place - begins[at]) / np.diff(begins)[at]
+    return np.asarray(declared.low + (declared.high - declared.low) * (parts[at, 0] + within * np.diff(parts)[at, 0]))
 
 
 @lru_cache(maxsize=64)
