@@ -29,12 +29,13 @@ from dpstats.cli.shared import (
     payment,
     records,
 )
-from dpstats.domain import Range
+from dpstats.domain import Domain, Range
 from dpstats.errors import ArgumentError, NotReleasedError
 from dpstats.families import get_family
 from dpstats.formula.design import DesignSpec
+from dpstats.formula.parse import parse
 from dpstats.formula.syntax import absorbed_factor
-from dpstats.ledger import Ledger
+from dpstats.ledger import Ledger, check_columns
 from dpstats.ledger.ledger import ledger_path
 from dpstats.mechanisms.narrowing import narrowable
 from dpstats.plan import Plan
@@ -157,6 +158,9 @@ def _plan(options: argparse.Namespace) -> None:
     if options.eps is None and (options.rows is None or not options.se):
         raise ArgumentError("--eps is missing: give the budget of this model, such as --eps 1")
     fit_plan = plan(options.formula, domain, 1.0 if options.eps is None else options.eps, **_arguments(options))
+    if options.ledger is not None:
+        with Ledger.open(options.ledger) as ledger:
+            check_columns(ledger, Domain.coerce(domain), parse(absorbed_factor(fit_plan.formula)[0]).columns)
     if options.rows is not None:
         options.flags["n"] = flag("rows")  # what forecasts call n; the plan has taken --n
     _warn(fit_plan, options)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import datetime
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -14,7 +14,7 @@ from dpstats.arguments import can_be_path, check_choice, explain_calls, is_numbe
 from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, DomainError, LedgerError
 from dpstats.ledger.accounts import Amount, Budget, LedgerAccountant, LedgerFacts, limits
-from dpstats.ledger.reader import keep_codebook, read_codebook, schema_hash, store_codebook
+from dpstats.ledger.reader import check_codebook, keep_codebook, read_codebook, schema_hash, store_codebook
 from dpstats.ledger.spender import Part, Spender, check_texts
 from dpstats.ledger.sqlite import SQLiteStore
 from dpstats.ledger.store import ROOT, Store, insert
@@ -317,6 +317,11 @@ def with_domain(
         books = as_ledger(ledger)
         return books, None if books is None else books.domain
     return ledger, domain
+
+
+def check_columns(ledger: Ledger | Part, domain: Domain, columns: Iterable[str]) -> None:
+    """Raise LedgerError where a charge for a release of `columns`, declared by `domain`, would."""
+    check_codebook(ledger.domain, domain, columns, ledger._store.path)
 
 
 def as_ledger(ledger: LedgerLike) -> Ledger | Part | None:

@@ -30,7 +30,7 @@ from dpstats.errors import ArgumentError, DataError, DomainError, MismatchError
 from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.faults import column_facts
-from dpstats.ledger import Part, as_ledger
+from dpstats.ledger import Part, as_ledger, check_columns
 from dpstats.ledger.reader import correction
 from dpstats.mechanisms.fit_statistics import release_fit_statistics
 from dpstats.mechanisms.focus import release_arm_sums
@@ -309,13 +309,15 @@ def fit_source(
             raise
         fix = phrase("pass domain=ledger.domain", shell="leave out --domain")
         raise DomainError(f"{sentence(str(error))} The ledger keeps the Domain of its data: {fix}") from None
+    random, ledger, data = random_source(request.seed), as_ledger(charge.get("ledger")), source.data
+    if ledger is not None and source.domain is not None:
+        check_columns(ledger, source.domain, source.columns)  # before what is logged of a fit
     for one in plan.advice:
         _log.warning("dpstats: %s", one)
     if lacks_errors(plan):
         _log.warning("dpstats: this fit has no standard errors; %s spends eps on them", argument("inference", True))
     if unknown := [name for name in plan.bought if name not in plan.trimmed]:
         _log.warning("dpstats: the budget buys the ranges of %s; declared ranges are free", ", ".join(unknown))
-    random, ledger, data = random_source(request.seed), as_ledger(charge.get("ledger")), source.data
     if plan.counts is not None and data is not None:
         # A query is carried out once for both releases, which share what memory there is.
         limit = Memory() if limit is None else limit

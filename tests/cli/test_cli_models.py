@@ -64,6 +64,13 @@ def spent() -> float:
         return ledger.total.eps - ledger.remaining.eps
 
 
+def test_plans_have_the_columns_of_the_ledger(folder: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """One of another column was printed, and the fit refused it."""
+    assert main(["plan", "income ~ age + height", "--ledger", "adult.ledger", *LOGIT]) == 4
+    assert "column 'height' is not in the Domain of ledger" in capfd.readouterr().err
+    assert main(["plan", "income ~ age | sex", "--ledger", "adult.ledger", "--eps", "1"]) == 0
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("file", ["rows.csv", "rows.parquet"])
 def test_plan_fit_and_evaluation_for_a_team(folder: Path, file: str, capfd: pytest.CaptureFixture[str]) -> None:

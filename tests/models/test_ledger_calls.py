@@ -132,6 +132,15 @@ def test_bought_ranges_are_for_the_ledgers_columns(path: str, data: pd.DataFrame
         assert len(ledger.entries()) == 1
 
 
+def test_a_column_that_the_ledger_does_not_have_is_refused_before_the_log(
+    path: str, data: pd.DataFrame, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The fit told that it buys the range of the column, and then refused it."""
+    with pytest.raises(LedgerError, match="column 'z' is not in the Domain of ledger"):
+        dp.ols("y ~ x + z", data.assign(z=1.0), 1.0, ledger=path)
+    assert not caplog.records
+
+
 def test_a_fit_with_a_bought_range_can_be_evaluated(path: str, data: pd.DataFrame) -> None:
     """What was bought is no declaration that could contradict the ledger's."""
     bought = dp.ols("y ~ x", data, 2.0, domain={"y": (-5, 5)}, ledger=path)
