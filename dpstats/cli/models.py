@@ -160,7 +160,7 @@ def _plan(options: argparse.Namespace) -> None:
     fit_plan = plan(options.formula, domain, 1.0 if options.eps is None else options.eps, **_arguments(options))
     if options.ledger is not None:
         with Ledger.open(options.ledger) as ledger:
-            check_columns(ledger, Domain.coerce(domain), parse(absorbed_factor(fit_plan.formula)[0]).columns)
+            check_columns(ledger, Domain.coerce(domain), parse(fit_plan.formula).columns)
     if options.rows is not None:
         options.flags["n"] = flag("rows")  # what forecasts call n; the plan has taken --n
     _warn(fit_plan, options)
