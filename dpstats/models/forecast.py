@@ -104,6 +104,10 @@ HALF = 0.5
 LIKELY_CAP = 3.5
 """The cap that is bought of residuals is taken for so many of their standard deviations."""
 
+SKEWED_CAP = 20.0
+"""A cap that no purchase narrows is taken for no more of them, however wide the declared range is: the fit buys an
+interval of the response first, and skewed residuals keep a cap that follows it."""
+
 
 class HasModel(Protocol):
     """What has a formula and a family: a plan of a fit, or a stream."""
@@ -595,13 +599,13 @@ def _of_response(plan: Plan, known: KnownColumns, priors: Mapping[str, ColumnPri
     column = design.parsed.response_columns[0]
     typed = phrase(f"typical={{{column!r}: (MEAN, SD)}}", shell=f"--typical {shlex.quote(f'{column}=[MEAN, SD]')}")
     return (
-        f"`{column}` is not described, so upper assumes the widest cap on residuals, if the fit buys one. If you know "
-        f"its mean and standard deviation, type them as {typed}."
+        f"`{column}` is not described, so upper assumes skewed residuals with a wide cap. If you know its mean and "
+        f"standard deviation, type them as {typed}."
     )
 
 
 def likely_cap(plan: Plan, means: RowMeans, *, narrowed: bool) -> float:
-    """The cap of residuals in model units that a population's suggest, or the widest where it is not `narrowed`.
+    """The cap of residuals in model units that a population's suggest, or that of skewed ones if it is not `narrowed`.
 
     As in `bought_residuals`; of a response that nobody describes the declared range stands in.
     """
@@ -609,7 +613,7 @@ def likely_cap(plan: Plan, means: RowMeans, *, narrowed: bool) -> float:
     assert isinstance(design, DesignSpec)
     part = 1.0 if response is None else (response.high - response.low) / (design.response.high - design.response.low)
     widest = INTERVAL_CAP if response is None else part * interval_cap(design, response)
-    return min(LIKELY_CAP * residual_size(means), widest) if narrowed else widest
+    return min((LIKELY_CAP if narrowed else SKEWED_CAP) * residual_size(means), widest)
 
 
 def residual_size(means: RowMeans) -> float:

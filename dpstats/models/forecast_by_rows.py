@@ -127,10 +127,10 @@ class AdaptiveForecast(Forecast):
     assumptions: Assumptions
     simulated: Simulated
     likely_share: float = LIKELY
-    widest_cap: bool = False  # whether residuals keep the widest cap
+    skewed: bool = False  # whether residuals keep the cap of skewed ones
     # By `likely_share`, count and rows: plans, and those with a forecast of their errors, None if they have none.
     plans: dict[tuple[float, float, float], Plan] = field(default_factory=dict, repr=False)
-    # The same, and by `widest_cap`.
+    # The same, and by `skewed`.
     forecasts: dict[tuple[float, float, float, bool], tuple[Plan, Forecast | None]] = field(
         default_factory=dict, repr=False
     )
@@ -226,9 +226,9 @@ class AdaptiveForecast(Forecast):
         design, known = self.followed.design, self._known_columns
         assert isinstance(design, DesignSpec)
         # Residuals of a response that nobody describes may be skewed, and then hardly any fit finds a narrow cap.
-        widest = known is None or not known.has(design.parsed.response_columns)
+        skewed = known is None or not known.has(design.parsed.response_columns)
         for level, share in PURCHASES.items():
-            one = replace(self, likely_share=level, widest_cap=widest)
+            one = replace(self, likely_share=level, skewed=skewed)
             if kinds and kinds[-1][1].bought_at(n) == one.bought_at(n):
                 share += kinds.pop()[0]
             kinds.append((share, one))
@@ -301,7 +301,7 @@ class AdaptiveForecast(Forecast):
     def _forecast_at(self, rows: float, n: float) -> tuple[Plan, Forecast | None]:
         """The plan of a fit of `n` rows that counts so many, and the forecast of its errors; None if it has none."""
         rows, n = float(f"{rows:.3g}"), float(f"{n:.3g}")
-        key = (self.likely_share, rows, n, self.widest_cap)
+        key = (self.likely_share, rows, n, self.skewed)
         if key not in self.forecasts:
             plan = self._plan_of(rows, n)
             error_forecast = _forecast_once(plan, self.assumptions, self.simulated) if releases_errors(plan) else None
@@ -321,7 +321,7 @@ class AdaptiveForecast(Forecast):
         if error_forecast.sample is not None:
             caps = bought_caps(plan, error_forecast, error_forecast.sample, rows)
             cap = float(np.quantile(caps, self.likely_share, method="higher"))
-            if self.widest_cap:
+            if self.skewed:
                 cap = likely_cap(plan, error_forecast.populations[error_forecast.last], narrowed=False)
             if not persons:
                 return plan, replace(error_forecast, cap=cap, computed={})

@@ -1,9 +1,11 @@
 """Forecasts of described rows where a description leaves open how strongly columns predict a response."""
 
 import numpy as np
+import pandas as pd
 import pytest
 
 import dpstats as dp
+from dpstats.models.forecast import SKEWED_CAP
 
 KNOWN = {
     "age": (39, 14),
@@ -72,3 +74,38 @@ def test_a_response_that_nobody_describes_may_keep_the_widest_cap() -> None:
     described = plan.standard_errors(54_875, typical={**known, "wage": (77_000, 85_000)}, residual_sd=0.65)
     assert "is not described" not in described.attrs.get("note", "")
     assert described.loc["school", "upper"] == pytest.approx(errors.loc["school", "upper"], rel=0.05)
+
+
+def wide_response(reach: float) -> dict[str, tuple[float, float]]:
+    """Residuals of standard deviation 10 explain half of `y`, whose range is `reach` of their deviations wide."""
+    return {"x": (0, 100), "z": (-4, 4), "y": (-1.5 * reach, 8.5 * reach)}
+
+
+@pytest.mark.slow
+def test_skewed_residuals_keep_a_cap_of_up_to_twenty_deviations() -> None:
+    """Of 30 fits by fixed seeds, in a range 57 residual deviations wide whose widest cap is 25.5 of them."""
+    caps, domain = [], wide_response(56.6)
+    plan = dp.plan("y ~ x + z", domain, 1.0)
+    for seed in range(30):
+        random = np.random.default_rng(seed)
+        x, z = random.normal(50, 10, 12_000).clip(0, 100), random.normal(0, 1, 12_000).clip(-4, 4)
+        y = 10 * (((x - 50) / 10 + z) / np.sqrt(2) + (random.gamma(2, 1, 12_000) - 2) / np.sqrt(2))
+        residuals = plan.fit(pd.DataFrame({"x": x, "z": z, "y": y.clip(*domain["y"])}), seed=seed).plan.residuals
+        assert residuals is not None
+        assert residuals.centre is not None
+        caps.append(residuals.centre.cap * 28.3)
+    assert np.mean(np.array(caps) > 0.9 * SKEWED_CAP) > 0.05
+    assert np.mean(np.array(caps) <= SKEWED_CAP) > 0.95
+
+
+def test_a_wider_range_of_a_response_that_nobody_describes_asks_for_few_more_rows() -> None:
+    """`upper` went in proportion to the range, however wide this is."""
+    known = {"x": (50, 10), "z": (0, 1)}
+    upper = [
+        dp.plan("y ~ x + z", wide_response(reach), 1.0)
+        .standard_errors(12_000, typical=known, residual_sd=10)
+        .loc["x", "upper"]
+        for reach in (30, 60, 120)
+    ]
+    assert upper[0] < 0.75 * upper[1]
+    assert upper[2] == pytest.approx(upper[1], rel=0.1)
