@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import math
 import shlex
+from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -27,6 +28,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Family
 from dpstats.families.base import OF_PIECES
 from dpstats.formula.design import DesignSpec
+from dpstats.formula.expression import columns_of
 from dpstats.formula.submodels import SEED
 from dpstats.frames import ForecastFrame
 from dpstats.inference import (
@@ -569,7 +571,9 @@ def forecast(
             populations,
             alike=record.column is not None,
             sample=sample,
-            of_response=_of_response(plan, known, priors, residual),
+            of_response=" ".join(
+                filter(None, [_of_response(plan, known, priors, residual), _of_shapes(design, known)])
+            ),
             counts=rows,
             supposes_correlations=known.like is None,
         )
@@ -601,6 +605,25 @@ def _of_response(plan: Plan, known: KnownColumns, priors: Mapping[str, ColumnPri
     return (
         f"`{column}` is not described, so upper assumes skewed residuals with a wide cap. If you know its mean and "
         f"standard deviation, type them as {typed}."
+    )
+
+
+def _of_shapes(design: DesignSpec, known: KnownColumns) -> str:
+    """That errors depend on the shape of a number in a power, a spline or an interaction, of which it is not known."""
+    parsed = design.parsed
+    joint = {name for term in parsed.terms if len(term) > 1 for one in term for name in columns_of(one.node)}
+    factors = {one.code: one.node for term in parsed.terms for one in term}
+    read = Counter(name for node in factors.values() for name in columns_of(node))
+    shaped = [
+        name
+        for name in sorted(joint | parsed.held_columns | {name for name, times in read.items() if times > 1})
+        if isinstance(known.typical.get(name), tuple) and not (known.like is not None and name in known.like)
+    ]
+    if not shaped:
+        return ""
+    return (
+        f"Errors of powers, splines and interactions of `{shaped[0]}` depend on its shape, which a mean and a standard "
+        f"deviation do not tell{phrase(': public rows show it (like=)', shell='')}."
     )
 
 

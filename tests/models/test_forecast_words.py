@@ -35,6 +35,20 @@ def test_what_columns_explain_is_said_where_it_is_supposed() -> None:
     assert told not in " ".join(str(plan.standard_errors(20_000, typical=typical, residual_sd=9.0)).split())
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("terms", "depends"),
+    [("x + I(x**2)", True), ("x * g", True), ("bs(x, df=4)", True), ("x + g", False), ("center(x)", False)],
+)
+def test_shapes_that_a_description_leaves_open_are_named_where_errors_depend_on_them(terms: str, depends: bool) -> None:
+    plan = dp.plan(f"y ~ {terms}", {"x": (0, 10), "g": ["a", "b"], "y": (0, 100)}, 1.0)
+    typical = {
+        name: one for name, one in {"x": (5, 2.9), "g": {"a": 0.5}, "y": (50, 10)}.items() if name in terms + "y"
+    }
+    note = plan.standard_errors(20_000, typical=typical, residual_sd=7).attrs["note"]
+    assert ("interactions of `x` depend on its shape" in note) == depends
+
+
 def test_no_chance_is_whole_where_an_unlucky_fit_has_no_error() -> None:
     """Of 325 fits of 7,500 such rows and 400 of 8,000 2 to 3 % and .8 to 1.2 % lacked an error, as they kept a declared
     range that is too wide: `upper` of the latter is that of 95 in 100 and finite."""
