@@ -114,8 +114,8 @@ class RangeFindings:
                 else f"and about {own:,.0f} another value in the same eighth of the range"
             )
             sentences.append(
-                f"about {count:,.0f} (s.d. {check.code_err:,.0f}) of {rows_text(check)} have `{place.column}` "
-                f"equal to {code:g}, {why}. If {code:g} stands for missing, "
+                f"about {count:,.0f} (s.d. {check.code_err:,.0f}) of {rows_text(check)} are without a fault "
+                f"and have `{place.column}` equal to {code:g}, {why}. If {code:g} stands for missing, "
                 + self._without_code(f"{code:g}")
                 + doubt(check, count, UNDOUBTED_SDS * check.code_err)
             )
@@ -138,8 +138,9 @@ class RangeFindings:
             without = self._without_code("code")
             sentences.append(
                 f"about {counts[parts].sum():,.0f} (s.d. {check.place_err * math.sqrt(len(parts)):,.0f}) of "
-                f"{rows_text(check)} have `{place.column}` between {low:.6g} and {high:.6g}, and hardly any row lies "
-                "between them and the others. They may have a code for missing data, or be a group by itself, such as "
+                f"{rows_text(check)} are without a fault and have `{place.column}` between {low:.6g} and "
+                f"{high:.6g}, and hardly any row lies between them and the others. They may have a code for missing "
+                "data, or be a group by itself, such as "
                 f"values that are cut at the end of the range. If they have a code, {without}"
             )
         return sentences
@@ -223,10 +224,11 @@ class RangeFindings:
                 narrowing = sentence(self._narrowing(is_response, beyond, lying)).removesuffix(".")
                 if typed and place.column in check.trimmable and check.absorbed is None:
                     least = NARROWEST * (place.ends[-1] - place.ends[0])
-                    bought = phrase(" or buy one with domain={}" * (check.guarantee.unit is None), shell="")
+                    bought = phrase(", or buy a range with domain={}" * (check.guarantee.unit is None), shell="")
                     narrowing += (
                         f". If its values may fill less than {least:.6g}, 1/{1 / NARROWEST:.0f} of the declared range, "
-                        f"first declare a narrower one, such as {typed}, and check again{bought and ',' + bought}"
+                        f"that is not enough: declare the range that is known of it{bought}. A check counts eighths of "
+                        f"a range; with {typed} it counts smaller ones"
                     )
                 return [f"{claim}A narrower range gives less noise. {narrowing}"]
         return []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -55,6 +56,8 @@ from dpstats.quiet import hide_frames
 from dpstats.wording import argument
 
 PROOF = "docs/proofs/ranges"
+
+_log = logging.getLogger("dpstats")
 
 STAND_IN = Range(-1.0, 1.0)
 """What stands for a range until it is bought; every plan is tried with it before the charge."""
@@ -155,7 +158,8 @@ def buy_ranges(
     columns : sequence of str
         Numeric columns. Those that `domain` does not declare get a range; those whose range it declares get the
         interval within it that holds nearly all rows, and a fit leaves the others out (docs/proofs/trimming). Few rows
-        keep the declared range.
+        keep the declared range. Such an interval is for predictors: rows left out by their response would bias every
+        coefficient, so a model refuses it for its response, of which least squares buys an interval by itself.
     eps : float
         For all of them together, in equal parts. Of declared columns one with many zeros may take what others leave.
     domain : Domain or dict, optional
@@ -218,6 +222,12 @@ def buy_ranges(
     if unknown := [name for name in names if name not in declared]:
         check_range_eps(privacy.row_eps / len(names), unknown, privacy.adjacency, rows_at_least, declared)
     check_unit(table, privacy.record)
+    if trimmed := [name for name in names if name in declared]:
+        _log.warning(
+            "dpstats: intervals within the declared ranges of %s are for predictors: a model refuses them for its "
+            "response",
+            ", ".join(trimmed),
+        )
     release = Release(
         privacy.guarantee(PROOF),
         table,

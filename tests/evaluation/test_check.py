@@ -187,8 +187,12 @@ BY_ITSELF = (
 def test_of_a_range_wider_than_a_fit_narrows_the_finding_says_what_to_declare() -> None:
     rows = {name: np.random.default_rng(1).uniform(0, 1, 8_000) for name in "xy"}
     (found,) = dp.check("y ~ x", rows, {"x": (0, 6400), "y": (0, 1)}, 2.0, family="gaussian", seed=1).findings
-    assert "If its values may fill less than 100, 1/64 of the declared range, first declare a narrower one" in found
-    assert "such as domain={'x': (0, 800)}, and check again, or buy one with domain={}" in found
+    assert (
+        "If its values may fill less than 100, 1/64 of the declared range, that is not enough: declare the range"
+        in found
+    )
+    assert "that is known of it, or buy a range with domain={}" in found
+    assert "A check counts eighths of a range; with domain={'x': (0, 800)} it counts smaller ones" in found
     assert "if many of its values are 0, up to nine in ten" in found
     assert re.search(r"type dp\.buy_ranges\(data, \['x'\], eps=[\d.]+, domain={'x': \(0, 6400\)}\)", found)
     shifted = {"x": rows["x"] + 1, "y": rows["y"]}
@@ -408,7 +412,7 @@ def test_codes_for_missing_within_a_range_are_found() -> None:
     found = exact("y ~ age + score + hours", with_codes(), CODED)
     coded = [one for one in found.findings if "stands for missing" in one]
     assert [one.split("`")[1] for one in coded] == ["age", "score"]
-    assert "equal to 999" in coded[0]
+    assert "rows are without a fault and have `age` equal to 999" in coded[0]
     assert "domain={'age': dp.Range(low, high, outside=\"drop\")}" in coded[0]
     assert "data['age'].mask(data['age'] == 999)" in coded[0]
     located = found.located.set_index(["column", "place"])["rows"]

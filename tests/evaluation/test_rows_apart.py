@@ -63,7 +63,10 @@ def test_two_codes_side_by_side_are_told_together_and_codes_at_both_ends_by_them
     ages, part = random.integers(18, 60, 20_000).astype(float), random.random(20_000)
     both = np.select([part < 0.05, part < 0.1], [77, 88], ages)
     (text,) = findings(both, (0, 100), 0.5, 1)
-    assert "have `x` between 75 and 100, and hardly any row lies between them and the others" in text
+    assert (
+        "are without a fault and have `x` between 75 and 100, and hardly any row lies between them and the others"
+        in text
+    )
     low, high = findings(np.select([part < 0.05, part < 0.1], [-8, 88], ages), (-10, 100), 0.5, 1)
     assert "between -10 and 3.75" in low
     assert "between 86.25 and 100" in high
