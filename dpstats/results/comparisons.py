@@ -434,15 +434,17 @@ class Comparer:
         }
         steps.update(self.plan.fitstats.steps if self.plan.fitstats else {})
         bought = [name for name in names if name in steps]
-        of_which = "their slopes" if bought == names else f"slopes of {', '.join(bought)}"
-        steps_of = f"{argument('fitstats_variables', steps)} in the call of the fit buys steps"
-        buys = f"; get_margeff() has {of_which}, and {steps_of}"
+        numbers = [name for name in bought if inside[name].factor is None]
+        of_which = "their slopes" if numbers == names else f"slopes of {', '.join(numbers)}"
+        slopes = f"get_margeff() has {of_which}, and " if numbers else ""
+        what = "steps" if numbers == bought else "changes of " + ", ".join(bought)
+        buys = f"; {slopes}{argument('fitstats_variables', steps)} in the call of the fit buys {what}"
         return f"not compared: {', '.join(names)}{buys if bought else ''}; {HINT}" if names else ""
 
     def _default_variables(self, *, free: bool) -> list[tuple[str, float | None]]:
-        """The variables compared by default: those bought, or every factor and, where that is `free`, every number.
+        """The variables compared by default: those bought, else every factor; where that is `free`, numbers as well.
 
-        At public rows every column that the model reads, if it can be changed: of numbers by the step that was bought.
+        Of numbers by the step that was bought. At public rows every column that the model reads, if it can be changed.
         """
         bought = None if self.plan.fitstats is None else self.plan.fitstats.variables
         if isinstance(self.source, PublicRows):
@@ -452,12 +454,14 @@ class Comparer:
             steps |= {name: None for name in (*inside, *self.source.read) if name not in steps}
             read = [(name, step) for name, step in steps.items() if name in self.source.read]
             chosen = [(name, step) for name, step in read if self.source.changes(self._variable(name), step)]
-        elif bought is not None:
+        elif bought is not None and not free:
             return list(bought)
         else:
             pairs = formula_variables(self.plan.design).items()
             variables = [(name, one) for name, one in pairs if one.column in self.model.columns and one.alone]
-            chosen = [(name, None) for name, one in variables if free or one.factor is not None]
+            steps = dict(bought or ())
+            variables = [(name, one) for name, one in variables if free or one.factor is not None]
+            chosen = [(name, steps.get(name, steps.get(one.name))) for name, one in variables]
         if not chosen:
             barred = no_averages(self.plan.request.options, self.plan.design)
             if barred is not None:

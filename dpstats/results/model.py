@@ -390,8 +390,8 @@ class ReleasedModel(FittedModel):
             What changes: a factor, from its reference level to each other one, or a number, by 1 or by a step,
             ``{"age": 10}``. ``{"region": "pairwise"}`` compares all levels with one another, and
             ``{"region": ["b", "c"]}`` has the change from b to c. By default what the call bought
-            (`fitstats_variables`), else every factor, and every number where it costs nothing; with `newdata` every
-            column of the model. A line below the table names the others and what to type.
+            (`fitstats_variables`), else every factor; where it costs nothing every factor and number that is a term;
+            with `newdata` every column of the model. A line below the table names the others and what to type.
         comparison : {"difference", "ratio"}
             Of the average means before and after, "differenceavg" and "ratioavg" there: risk differences and risk
             ratios of a logistic model.

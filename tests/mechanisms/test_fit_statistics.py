@@ -365,8 +365,10 @@ def test_much_budget_gives_the_averages_of_statsmodels(family: str) -> None:
         assert (np.abs(table["estimate"].to_numpy() - np.array(wanted)) < 0.1 * error).all()
         assert ((table["conf_low"] < table["estimate"]) & (table["estimate"] < table["conf_high"])).all()
 
-    changes, first = fit.comparisons(), [means[a] - means[b] for a, b in list(pairs.values())[:3]]
+    named = {"g": None, "x": 0.5}
+    changes, first = fit.comparisons(named), [means[a] - means[b] for a, b in list(pairs.values())[:3]]
     assert changes["contrast"].tolist() == ["b - a", "c - a", "+0.5"]
+    assert fit.comparisons()["contrast"].tolist() == ["b - a", "c - a", "+0.5", *["+1"] * (family == "gaussian")]
     near(changes, [one.mean() for one in first])
     parted = fit.comparisons({"g": None, "x": 0.5}, by="g")
     near(parted, [one[data["g"] == level].mean() for one in first for level in "abc"])
@@ -386,7 +388,7 @@ def test_much_budget_gives_the_averages_of_statsmodels(family: str) -> None:
             fit.predictions("g")
         return
     near(fit.predictions("g"), [means[level].mean() for level in "abc"])
-    ratios = fit.comparisons(comparison="ratio")
+    ratios = fit.comparisons(named, comparison="ratio")
     near(ratios, [means[a].mean() / means[b].mean() for a, b in list(pairs.values())[:3]])
     near(fit.comparisons("g", comparison="ratio", newdata=some), [
         means[level][some.index].mean() / means["a"][some.index].mean() for level in "bc"
@@ -574,9 +576,24 @@ class TestComparisons:
             fit.get_margeff(dummy=True)
         assert fit.get_margeff().names == ("g[T.b]", "g[T.c]", "x")
         told = " ".join(repr(fit.comparisons()).split())
-        assert (
-            "not compared: g; get_margeff() has their slopes, and fitstats_variables={'g': None, 'x': 0.5} in" in told
-        )
+        wanted = "not compared: g; fitstats_variables={'g': None, 'x': 0.5} in the call of the fit buys changes of g; "
+        assert wanted in told
+
+    def test_what_is_free_is_compared_whatever_was_bought(self) -> None:
+        """A line sent users of least squares to buy the change of a factor that comparisons("g") has at no charge."""
+        for family, comparison in (("gaussian", "difference"), ("poisson", "ratio")):
+            fit = fitted.__wrapped__(family, fitstats_variables={"x": 0.5})  # type: ignore[attr-defined]
+            table = fit.comparisons(comparison=comparison)
+            assert sorted(table["term"]) == ["g", "g", "x", "z"]
+            assert "not compared" not in repr(table)
+            named = fit.comparisons({"g": None, "x": 0.5, "z": None}, comparison=comparison)
+            pd.testing.assert_frame_equal(
+                pd.DataFrame(table).sort_values(["term", "contrast"], ignore_index=True), pd.DataFrame(named)
+            )
+        logistic = fitted.__wrapped__("binomial", fitstats_variables={"x": 0.5})  # type: ignore[attr-defined]
+        mixed = " ".join(repr(logistic.comparisons()).split())
+        assert "not compared: z, g; get_margeff() has slopes of z, and fitstats_variables={'g': None, 'x'" in mixed
+        assert "in the call of the fit buys changes of z, g; newdata=" in mixed
 
     def test_numbers_left_out_are_named_with_what_to_type(self) -> None:
         """They went by in silence, and a log link was refused for them."""
