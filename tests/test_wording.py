@@ -153,7 +153,7 @@ def test_no_message_has_two_marks_where_one_belongs() -> None:
 
 
 def test_questions_are_put_together_with_one_mark() -> None:
-    plan = dp.plan("y ~ x + g", {"X": (0, 1), "g": ["a"], "y": (0, 9)}, 1.0)
+    plan = dp.plan("y ~ size + g", {"sizes": (0, 1), "g": ["a"], "y": (0, 9)}, 1.0)
     assert "did you mean that?" in " ".join(str(plan.summary()).split())
     data = pd.DataFrame({"x": np.linspace(0, 10, 400), "z": np.linspace(0, 10, 400), "y": 1.0})
     declared = {name: dp.Range(0, 10, outside="drop", inner=(0, 1)) for name in "xz"} | {"y": (0, 2)}

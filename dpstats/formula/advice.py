@@ -230,14 +230,16 @@ def schema_domain(
     parsed = parse(formula)
     known = declared if family is None else with_response(parsed, declared, family)
     kinds: dict[str, str] = {}
-    columns = () if table is None else table.labels
+    undeclared = [name for name in parsed.columns if name not in declared]
+    # Without data those that the formula reads are known to be columns.
+    columns = parsed.columns if table is None else table.labels
     if table is not None:
-        kinds = {name: usable_kind(name, table.column(name)) for name in parsed.columns if name not in declared}
+        kinds = {name: usable_kind(name, table.column(name)) for name in undeclared}
         boolean = [name for name, kind in kinds.items() if kind == "boolean" and name not in known]
         known = known.with_ranges(dict.fromkeys(boolean, (0, 1))) if boolean else known
         reader.check_columns(table, known, parsed.columns)
-    for name, kind in kinds.items():
-        near = near_miss(name, declared)
+    for name in undeclared:
+        near, kind = near_miss(name, declared), kinds.get(name)
         spelt = near is not None and same_letters(near, name) and near not in columns
         if near is not None and (kind == "text" or spelt):
             raise DomainError(f"column {name!r} is not declared; the domain declares {near!r}: did you mean that?")

@@ -24,15 +24,33 @@ def said(caplog: pytest.LogCaptureFixture) -> str:
 
 
 def test_a_near_miss_is_said_by_plan_and_before_a_fit(caplog: pytest.LogCaptureFixture) -> None:
-    plan = dp.plan("y ~ age", {"y": (0, 1), "Age": (17, 90)}, 1.0)
+    plan = dp.plan("y ~ age", {"y": (0, 1), "ages": (17, 90)}, 1.0)
     assert (
         plan.advice[0]
-        == "column age is not declared, so the budget buys its range; the domain declares Age: did you mean that?"
+        == "column age is not declared, so the budget buys its range; the domain declares ages: did you mean that?"
     )
     assert "did you mean that?" in " ".join(str(plan.summary()).split())
     dp.ols("y ~ age", frame(), 1.0, domain={"y": (0, 1), "ages": (17, 90)})
     assert "the domain declares ages: did you mean that?" in said(caplog)
     assert "the budget buys the ranges of age" in said(caplog)
+
+
+def test_a_plan_refuses_another_spelling_as_the_fit_does() -> None:
+    """It bought a range of `age` beside a declared `Age`, and the fit refused the same call."""
+    data = frame().assign(b=lambda rows: rows["y"] > 0.5)
+    for formula, domain, family in (
+        ("y ~ age", {"y": (0, 1), "Age": (17, 90)}, "gaussian"),
+        ("y ~ age", {"y": (0, 1), "_age": (17, 90)}, "gaussian"),
+        ("b ~ age", {"B": [0, 1], "age": (17, 90)}, "binomial"),
+        ("y ~ age", {"Y": (0, 1), "age": (17, 90)}, "gaussian"),
+    ):
+        told = r"is not declared; the domain declares '.*': did you mean that\?"
+        with pytest.raises(DomainError, match=told):
+            dp.plan(formula, domain, 1.0, family=family)
+        with pytest.raises(DomainError, match=told):
+            dp.glm(formula, data, 1.0, domain=domain, family=family)
+    both = dp.plan("y ~ age + Age", {"y": (0, 1), "Age": (17, 90)}, 1.0)  # which the data have then
+    assert both.bought == ("age",)
 
 
 CODED = frame().assign(b=lambda rows: 1 + (rows["y"] > 0.5), c=lambda rows: (5 * rows["y"]).astype(int))
