@@ -17,7 +17,7 @@ from dpstats.models.forecast_by_rows import Choices
 from dpstats.models.population import RICH, USUAL, ColumnPrior, KnownColumns
 from dpstats.models.supposed_rows import mean_information, row_means, sample_rows, weight_cap
 from dpstats.plan import Plan, replan_request, with_settled_law
-from dpstats.results.error_advice import LARGEST_COUNT_ERROR, favourable_columns, rows_or_eps
+from dpstats.results.error_advice import LARGEST_COUNT_ERROR, favourable_columns, knotted_columns, rows_or_eps
 from dpstats.results.model import NeededRows
 from dpstats.wording import argument
 
@@ -77,7 +77,7 @@ def too_few_rows(plan: Plan, rows: float) -> str | None:
     if inference in (None, "auto") or enough_rows or not _hopeless(plan, most):
         return None
     needed, enough = needed_rows(plan, rows), ""
-    if needed is not None and needed.usual is not None:
+    if needed is not None and needed.usual is not None and not knotted_columns(plan):
         rough = deviation > LARGEST_COUNT_ERROR * rows
         enough = f" Nearly all of them usually need about {rows_or_eps(needed, plan, rough=rough)}."
     of = plan.request.options.record.of

@@ -67,6 +67,7 @@ from dpstats.plan import Plan
 from dpstats.plan.methods import CENTRE_SHARE, INTERVAL_CAP, TAILS_SHARE
 from dpstats.plan.plan import interval_cap
 from dpstats.plan.row_notes import narrowed_columns
+from dpstats.plan.tables import has_many_columns
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.information import MatrixNoise
 from dpstats.progress import show_elapsed
@@ -95,10 +96,6 @@ are sure to be identified; and the greatest ratio at which none is."""
 UNLUCKY = 2.33
 """An unlucky error is so many of these standard deviations above the expected one: by a normal law 99 of 100 fits show
 less. To first order deviations are up to a third too small, so that nineteen in twenty is what is promised."""
-
-FEW_COLUMNS = 20
-"""Beyond so many columns a forecast says that it does not know how they are correlated: errors may not be larger but
-missing. Of 60 columns with correlations of .15 to .55 no fit had any at an eps for which all were forecast."""
 
 HALF = 0.5
 """An error whose chance is less is infinite in a forecast."""
@@ -247,7 +244,7 @@ class Forecast:
             "Columns are assumed to be hardly correlated. With so many columns, correlations of .3 to .5 may require "
             f"twice the eps or rows{phrase('; public rows describe them (like=)', shell='')}."
         )
-        unknown = correlated if self.supposes_correlations and len(self.plan.names) > FEW_COLUMNS else ""
+        unknown = correlated if self.supposes_correlations and has_many_columns(self.plan) else ""
         return " ".join(filter(None, [response, self.of_response, unknown, self._alike_note if self.alike else ""]))
 
     @property

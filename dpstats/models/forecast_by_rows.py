@@ -60,7 +60,7 @@ from dpstats.models.supposed_rows import sample_rows, weight_cap
 from dpstats.plan import Plan
 from dpstats.plan.methods import ResponsePurchase, chosen_range_eps, fit_spec, may_take_sums
 from dpstats.plan.plan import rescaled, with_settled_law
-from dpstats.plan.tables import CAPPED_SUMS, awaits_alpha, method_name, supposed_columns
+from dpstats.plan.tables import CAPPED_SUMS, awaits_alpha, has_many_columns, method_name, supposed_columns
 from dpstats.wording import argument, phrase
 
 Vector = NDArray[np.float64]
@@ -424,9 +424,10 @@ def by_rows(plan: Plan, n: object = None) -> pd.DataFrame:
         notes.append(f"This assumes that {response_words(plan, share)}{_other_share(plan, share)}.")
     if lines and awaits_alpha(plan):
         notes.append(f"Fewer coefficients have a standard error if counts vary more{_other_deviation(plan)}.")
-    if lines and plan.screening is not None:
+    if lines and (plan.screening is not None or has_many_columns(plan)):
+        which = "Columns" if plan.screening is None else f"Columns that {argument('screen')} chooses"
         fewer = "fewer of more correlated columns have an interval"
-        notes.append(f"Columns that {argument('screen')} chooses count as correlated by {POOR.shared:g}; {fewer}.")
+        notes.append(f"{which} count as correlated by {POOR.shared:g}; {fewer}.")
     if lines and _has_inner(plan):
         notes.append("All rows count as within inner=; rows beyond it would be left out.")
     if notes:

@@ -21,7 +21,7 @@ from dpstats.plan.error_notes import lost_errors, may_screen
 from dpstats.plan.methods import narrowed_unasked
 from dpstats.plan.notes import GREATEST_EPS
 from dpstats.plan.row_notes import narrowed_columns
-from dpstats.plan.tables import capped_at, is_output
+from dpstats.plan.tables import capped_at, has_many_columns, is_output
 from dpstats.privacy.trimming import BOUGHT_EPS, NARROWEST, eps_despite_zeros
 from dpstats.results.inference_mixin import shows_errors
 from dpstats.results.model import NeededRows, ReleasedModel
@@ -199,14 +199,15 @@ def what_would_help(results: ReleasedModel) -> str:
         more = "more rows or eps help too." if hiding else f"more rows or eps, {ways}."
         return f"{hiding}{few}{' ' * bool(few)}{insist} spends eps on more of them; {more}"
     command = shell_command("plan", plan.family.name)
-    if needed is None:
+    suffices = needed is not None and needed.usual is not None and needed.usual <= needed.rows
+    if needed is None or (knotted_columns(plan) and not suffices):
         forecast = phrase("plan.standard_errors(n)", shell=f"{command} --rows N")
         alike = plan.design.score_ratio == 1.0
         whole = plan.screening is None and plan.request.options.refit_share == 0 and alike
         return f"{insist} pays for them{f'; {forecast} forecasts them' if whole else ''}. {sentence(ways)}"
     if needed.usual is None:
         return f"No number of {of} is expected to be enough for all of them. {sentence(ways)}"
-    if needed.usual <= needed.rows:
+    if suffices:
         return (
             f"{insist} pays for them from the same eps, which this fit spent on its coefficients. By forecast these "
             f"{of} are enough for nearly all of them if {favourable_columns(plan)}, and may be "
@@ -250,6 +251,8 @@ def few_rows_note(results: ReleasedModel) -> str:
     if needed is None or (needed.usual is not None and needed.usual <= needed.rows):
         return ""
     of = results.plan.request.options.record.of
+    if knotted_columns(results.plan):
+        return f"{of.capitalize()} times eps may be too few."
     if needed.usual is None:
         return f"No number of {of} is expected to be enough for all of them at this eps."
     rough = counted is not None and counted[1] > LARGEST_COUNT_ERROR * counted[0]
@@ -263,7 +266,10 @@ def few_rows_note(results: ReleasedModel) -> str:
 
 
 def rows_or_eps(needed: NeededRows, plan: Plan, *, rough: bool) -> str:
-    """Rows that are enough at a plan's eps, and the eps that is for these, unless their number is too `rough`."""
+    """Rows that are enough at a plan's eps, and the eps that is for these, unless their number is too `rough`.
+
+    Not for splines: columns of a usual shape hardly reach their ends, and others may need a sixteenth of the rows.
+    """
     assert needed.usual is not None
     unit = 10.0 ** (math.floor(math.log10(needed.usual)) - 1)
     eps = float(f"{plan.guarantee.eps * needed.usual / needed.rows:.2g}")
@@ -310,11 +316,12 @@ def fills_ranges(plan: Plan) -> bool:
 
 def favourable_columns(plan: Plan, *, not_collinear: bool = True) -> str:
     """What a forecast for usual rows supposes of the columns, in words."""
-    ranges = explaining_ranges(plan)
+    ranges, many = explaining_ranges(plan), has_many_columns(plan) and plan.screening is None
+    apart = " are hardly correlated (below about .1)" if many else " are not collinear" * not_collinear
     if not (ranges or explaining_columns(plan)) or any(one.typical is None for one in ranges):
-        return "columns fill their ranges" + " and are not collinear" * not_collinear
+        return "columns fill their ranges" + f" and{apart}" * bool(apart)
     known = "numbers are as their typical values say" if ranges else "levels are common"
-    return known + " and columns are not collinear" * not_collinear
+    return known + f" and columns{apart}" * bool(apart)
 
 
 def unknown_fit(results: ReleasedModel) -> str:

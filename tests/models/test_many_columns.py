@@ -11,6 +11,7 @@ import pytest
 import dpstats as dp
 from dpstats.models import expectations
 from dpstats.models.forecast import forecast
+from dpstats.results.error_advice import favourable_columns
 
 
 def interval_chances(ratios: np.ndarray, others: np.ndarray) -> np.ndarray:
@@ -136,3 +137,32 @@ def test_forecasts_of_many_columns_say_that_correlations_are_unknown() -> None:
     assert words not in note(12)
     assert words not in note(21, public)
     assert words not in note(21, public.assign(who=np.arange(1_000) // 2), unit="who")
+
+
+@pytest.mark.parametrize(("columns", "many"), [(20, False), (21, True)])
+def test_beyond_twenty_columns_a_number_of_rows_is_said_to_be_for_hardly_correlated_ones(
+    columns: int, *, many: bool
+) -> None:
+    formula, domain = described(columns)
+    plan = dp.plan(formula, domain, 1.0, inference=True)
+    for not_collinear in (False, True):  # after a fit that has tried, and before
+        assert ("hardly correlated (below about .1)" in favourable_columns(plan, not_collinear=not_collinear)) == many
+    assert ("and columns are not collinear" in favourable_columns(plan)) != many
+    footer = "Columns count as correlated by 0.2; fewer of more correlated columns have an interval."
+    assert (footer in plan.by_rows([30_000]).attrs["note"]) == many
+
+
+def test_a_note_names_no_number_of_rows_for_splines() -> None:
+    """It was 87,000 rows, those of a column that hardly reaches its ends; 5,000 that reach them identify all."""
+    domain: dict[str, Any] = {"age": (18, 90), "edu": (0, 20), "y": (-6, 6)}
+    for formula, known in (("y ~ bs(age, df=5) + edu", False), ("y ~ age + edu", True)):
+        for seed in (101, 102):
+            random = np.random.default_rng(seed)
+            data = pd.DataFrame({"age": random.uniform(18, 90, 5_000), "edu": random.uniform(0, 20, 5_000)})
+            data["y"] = np.sin(data["age"] / 15) + 0.1 * (data["edu"] - 10) + random.normal(size=5_000).clip(-4, 4)
+            fit = dp.ols(formula, data, 1.0, domain=domain, inference=None, seed=seed)
+            assert ("nearly all" in " ".join(fit.notes)) == known
+            assert dp.ols(formula, data, 1.0, domain=domain, inference=True, seed=seed).identified.all()
+            if not known:
+                few = dp.ols(formula, data, 0.02, domain=domain, inference=True, on_mismatch="go", seed=seed)
+                assert "Rows times eps may be too few. " in " ".join(few.notes)
