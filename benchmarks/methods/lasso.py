@@ -18,7 +18,7 @@ from scipy import special
 
 import dpstats as dp
 from dpstats.mechanisms import napp
-from dpstats.results.summary import finds_fewer
+from dpstats.results.summary_notes import finds_fewer
 
 DRAWS = 3
 COLUMNS = 60

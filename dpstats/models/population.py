@@ -262,7 +262,8 @@ def _values_in_parts(parts: Vector, declared: Range, prior: ColumnPrior, place: 
     """
     if not len(parts):
         return usual
-    scaled = (_column_values(declared, None, prior, LEVELS) - declared.low) / (declared.high - declared.low)
+    values = np.asarray(_column_values(declared, None, prior, LEVELS))
+    scaled = (values - declared.low) / (declared.high - declared.low)
     shares = np.diff(np.searchsorted(scaled, parts), axis=1)[:, 0] / len(LEVELS)
     least = _shares(Levels(tuple(range(len(parts)))), {}, prior).min()
     if (shares >= least).all():

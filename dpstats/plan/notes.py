@@ -281,8 +281,11 @@ def alpha_note(plan: PlanFacts) -> list[str]:
     ]
 
 
-def link_note(plan: PlanFacts) -> list[str]:
-    """How counts vary, and up to which mean their link is a logarithm, if not of all; how quantiles are rounded."""
+def link_note(plan: PlanFacts, clipping: str | None = None) -> list[str]:
+    """How counts vary, and up to which mean their link is a logarithm, if not of all; how quantiles are rounded.
+
+    With what is known of how `clipping` counts moves the slopes: `clipping_words()` if nothing is.
+    """
     if isinstance(plan.family, NegativeBinomial):
         if plan.response is not None:
             return [dispersion_note(plan)]
@@ -302,9 +305,20 @@ def link_note(plan: PlanFacts) -> list[str]:
     return [
         f"The link is the logarithm for means up to {in_units(plan.family.curvature_bound)}. Larger means rise more "
         f"slowly, to at most {in_units(plan.family.lipschitz)}, and greater counts are clipped to it. Coefficients are "
-        "those of this capped model: logarithms of ratios of means if few rows lie above the cap. If counts vary "
-        f"far more than Poisson counts, slopes are too near zero; a larger {argument('y_max')} avoids it.{lower}"
+        "those of this capped model: logarithms of ratios of means if few rows lie above the cap."
+        f"{clipping_words() if clipping is None else clipping}{lower}"
     ]
+
+
+def clipping_words(dispersion: str = "") -> str:
+    """What clipping does to the slopes of counts that vary so many times as much as Poisson counts, or may."""
+    larger = argument("y_max")
+    if not dispersion:
+        return f" If counts vary far more than Poisson counts, slopes are too near zero; a larger {larger} avoids it."
+    return (
+        f" Counts vary about {dispersion} times as much as Poisson counts, so clipping may move slopes towards zero "
+        f"beyond their intervals; a larger {larger} avoids it."
+    )
 
 
 def width_note(plan: PlanFacts, family: Quantile) -> str:

@@ -39,7 +39,9 @@ from dpstats.results.glm_results import GLMResults
 from dpstats.results.groups import GroupResults
 from dpstats.results.statistics import IVResults, StatisticsResults
 from dpstats.results.stored import Printed, json_text
-from dpstats.results.summary import counted_name, has_exact_noise, place_of_noise, rows_text
+from dpstats.results.summary import place_of_noise
+from dpstats.results.summary_header import counted_name, rows_text
+from dpstats.results.summary_notes import has_exact_noise
 from dpstats.summaries import GAP, WIDTH, Summary, format_number, full_width, with_title, without_lists, wrap_text
 from dpstats.wording import part_of
 from dpstats.writing import written_text

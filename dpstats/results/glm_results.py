@@ -23,7 +23,9 @@ from dpstats.privacy.k_norm import KNormNoise
 from dpstats.privacy.noise import Noise
 from dpstats.results.model import NeededRows, ReleasedModel
 from dpstats.results.statistics import ReleasedStatistics
-from dpstats.results.summary import Summary, codes_note, essential_notes, risk_note, summarize
+from dpstats.results.summary import Summary, summarize
+from dpstats.results.summary_header import codes_note
+from dpstats.results.summary_notes import essential_notes, risk_note
 from dpstats.wording import argument
 
 

@@ -551,8 +551,11 @@ class InferenceMixin:
             if (wrong := _unknown_name(r_matrix, names)) is not None:
                 near, every = near_miss(wrong, names), f"columns: {', '.join(names)}"
                 fix = f"did you mean {near!r}?" if near else every
-                if any(name.startswith((f"{wrong}(", f"{wrong}[")) for name in names):
-                    fix = f"wald_test({wrong!r}) tests all columns of a term at once; {every}"
+                terms = [
+                    one.name for one in self._design.terms if one.name == wrong or one.name.startswith(f"{wrong}(")
+                ]
+                if terms:
+                    fix = f"wald_test({terms[0]!r}) tests all columns of a term at once; {every}"
                 raise ArgumentError(f"r_matrix: no column of the model is called {safe_repr(wrong)}; {fix}") from None
             raise ArgumentError(
                 f"r_matrix must be an array of {len(names)} columns, or text such as '{names[-1]} = 0'; columns: "

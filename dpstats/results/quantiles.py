@@ -21,7 +21,9 @@ from dpstats.privacy.guarantee import Guarantee
 from dpstats.results.glm_results import GLMResults
 from dpstats.results.inference_mixin import shows_errors
 from dpstats.results.stored import Released, guarantee_sentence, marked_title
-from dpstats.results.summary import coefficient_table, rows_text, wording_notes
+from dpstats.results.summary import coefficient_table
+from dpstats.results.summary_header import rows_text
+from dpstats.results.summary_notes import wording_notes
 from dpstats.summaries import Summary, format_number, full_width
 
 if TYPE_CHECKING:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 from pathlib import Path
 from typing import Any
 
@@ -265,6 +266,41 @@ def test_what_a_user_of_r_asks_for_is_answered() -> None:
         with pytest.raises(NotReleasedError, match=f"{name} is not offered for ReleasedStatistics"):
             getattr(sums, name)
     assert "spends 0 of the allowed delta of 1e-06" in words(fit, full=True).lower()
+
+
+@pytest.mark.parametrize(("alpha", "clipped"), [(2.0, True), (None, False)])
+def test_notes_say_that_clipping_moves_slopes_where_counts_vary_more_than_poisson_counts(
+    alpha: float | None, clipped: bool
+) -> None:
+    """By the released dispersion: about 8 of negative binomial counts, and 1 of Poisson counts. Seeds are fixed."""
+    random = np.random.default_rng(2)
+    x = random.uniform(0, 1, 30_000)
+    mean = np.exp(1 + 0.5 * x)
+    counts = random.poisson(mean) if alpha is None else random.negative_binomial(1 / alpha, 1 / (1 + alpha * mean))
+    rows, declared = pd.DataFrame({"x": x, "y": counts}), {"x": (0, 1), "y": (0, 300)}
+    told = words(dp.poisson("y ~ x", rows, 1.0, domain=declared, seed=3))
+    varied = re.search(r"Counts vary about (\d+) times as much as Poisson counts, so clipping may move slopes", told)
+    assert (varied is not None) is clipped
+    assert varied is None or 5 < int(varied[1]) < 12
+    assert "If counts vary far more" not in told
+    low = words(dp.poisson("y ~ x", rows, 1.0, domain=declared, y_max=20, seed=4))
+    assert ("If counts vary far more than Poisson counts, slopes are too near zero" in low) is clipped
+    for most in (100, 300):  # limits that the analyst chose, the second at the end of the range
+        chosen = words(dp.poisson("y ~ x", rows, 1.0, domain=declared, y_max=most, seed=4))
+        assert "far more" not in chosen
+        assert "so clipping" not in chosen
+
+
+def test_a_dispersion_that_noise_hides_is_named_so() -> None:
+    """It is then the standard deviation of its noise. Seeds are fixed."""
+    random = np.random.default_rng(2)
+    rows = pd.DataFrame({"x": random.uniform(0, 1, 30_000)})
+    rows["y"] = random.poisson(np.exp(0.5 * rows["x"]))
+    fits = [dp.poisson("y ~ x", rows, 1.0, domain={"x": (0, 1), "y": (0, 300)}, y_max=100, seed=k) for k in range(4)]
+    for fit in fits:
+        value, error = fit.fitstats.loc["dispersion_used", ["value", "std_error"]]
+        assert ("(noise alone)" in words(fit)) is (value <= error)
+    assert any("(noise alone)" in words(fit) for fit in fits)
 
 
 def test_notes_say_up_to_which_mean_the_link_is_a_logarithm() -> None:
