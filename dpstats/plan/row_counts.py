@@ -179,19 +179,25 @@ class RowCounts:
 
         Of dozens of such columns none may lose enough to be named.
         """
-        assert self.rows is not None
-        assert self.at_fault is not None
-        losing = [count for fault, count in zip(self.faults, self.at_fault, strict=True) if fault.loses]
-        error = math.sqrt(2 * len(losing)) * self._scale
-        lost = sum(losing)
-        rows = max(float(self.rows + (lost if self.rows_eps else 0)), 1.0)
-        if self.persons:
-            rows = max(self._rows_in_all(self._noise(FALSE_NOTES)), 1.0)
+        (lost, error), rows = self._lost, self._rows_with_lost
         dropping = sum(fault.loses and fault.declared.endswith(DROPS) for fault in self.faults)
         if dropping < 2 or lost < max(SURE_SDS * error, LEAST_NAMED * rows):
             return []
         share, deviation = (_percent(min(one / rows, 1.0), 2) for one in (lost, error))
         return [f"in all {self._share_text(share, deviation)} are lost"]
+
+    @property
+    def _lost(self) -> tuple[int, float]:
+        """About how many rows all columns lose together, and the standard deviation of its noise."""
+        assert self.at_fault is not None
+        losing = [count for fault, count in zip(self.faults, self.at_fault, strict=True) if fault.loses]
+        return sum(losing), math.sqrt(2 * len(losing)) * self._scale
+
+    @property
+    def _rows_with_lost(self) -> float:
+        """About how many rows there are: with all that are lost if together they stand out, else with those that do."""
+        lost, error = self._lost
+        return max(self._rows_in_all(-math.inf if lost > SURE_SDS * error else self._noise(FALSE_NOTES)), 1.0)
 
     def _lost_with_named(self) -> list[str]:
         """That rows which a named column loses may be lost to later ones too: a row counts for its first fault."""
@@ -223,7 +229,7 @@ class RowCounts:
             return 0, 0.0
         most = max(max(others) + self._noise(MISSED), 0.0)
         unit = 10.0 ** max(math.floor(math.log10(max(most, 1.0))) - 1, 0)
-        return int(math.ceil(most / unit) * unit), most / max(self._rows_in_all(self._noise(FALSE_NOTES)), 1.0)
+        return int(math.ceil(most / unit) * unit), most / self._rows_with_lost
 
     @property
     def eps_to_check(self) -> float:
@@ -232,7 +238,7 @@ class RowCounts:
         That is a share of at most `LARGE_UNNAMED` of the rows.
         """
         share = min(LARGE_UNNAMED, self.most_unnamed[1] / 2)
-        least = max(share * self._rows_in_all(self._noise(FALSE_NOTES)), 1.0)
+        least = max(share * self._rows_with_lost, 1.0)
         eps = (CHECK_SDS + NINE_OF_TEN_SDS) * math.sqrt(2) * self.fault_sensitivity / least
         digit = 10.0 ** math.floor(math.log10(eps))
         return float(f"{math.ceil(eps / digit) * digit:.1g}")
@@ -354,12 +360,12 @@ class RowCounts:
         counts = np.array(self.at_fault, dtype=np.float64)
         noise = self._noise(chance)
         rows = self._rows_in_all(noise)
-        shares = np.minimum(counts / max(rows, 1.0), 1.0)
+        shares = np.minimum(counts / self._rows_with_lost, 1.0)
         fewest = np.array(least) * rows + noise
         if not large:
             named, odds = zip(self.faults, least, strict=True), self._odds(chance)
             fewest = np.array([most_by_noise(one, rows, self._scale, odds, share) for one, share in named])
-        error = min(math.sqrt(2) * self._scale / max(rows, 1.0), 1.0)
+        error = min(math.sqrt(2) * self._scale / self._rows_with_lost, 1.0)
         faults = zip(self.faults, shares, counts > fewest, strict=True)
         return [(fault, float(share), error) for fault, share, excess in faults if excess]
 

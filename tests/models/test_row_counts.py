@@ -23,7 +23,7 @@ from dpstats.domain import Domain
 from dpstats.errors import ArgumentError, BudgetExceeded, MismatchError, NotReleasedError, ReleaseError
 from dpstats.families import get_family
 from dpstats.formula.design import design_spec
-from dpstats.formula.faults import Fault, column_facts, fault_flags, possible_faults
+from dpstats.formula.faults import DROPS, Fault, column_facts, fault_flags, possible_faults
 from dpstats.models import adaptive, sources
 from dpstats.models.sources import FormulaSource, _row_sums
 from dpstats.plan import range_eps
@@ -33,6 +33,7 @@ from dpstats.plan.row_counts import (
     FALSE_NOTES,
     FALSE_STOPS,
     LARGE_UNNAMED,
+    MISSED,
     RowCounts,
     most_by_noise,
 )
@@ -324,6 +325,22 @@ def test_a_summary_says_how_many_rows_of_a_column_may_be_at_fault_unnamed() -> N
     assert "unnoticed" not in many, "less than a fiftieth of the rows"
     named = " ".join(str(dp.ols("y ~ age + x", coded(5_000, 0.15), 1.0, domain=PUBLIC, seed=2)).split())
     assert "no other column loses or clips more than about" in named
+
+
+@pytest.mark.parametrize("persons", [False, True])
+@pytest.mark.parametrize("adjacency", ["add_remove", "replace_one"])
+def test_all_shares_are_of_the_same_rows(adjacency: Any, persons: bool) -> None:
+    """Of columns that lose a few rows each none is named, and the line on hidden faults had left out the rows lost."""
+    faults = [Fault(f"x{place}", "lost", f"(0, 1){DROPS}") for place in range(40)]
+    planned = RowCounts.planned(1.0, 0.03, adjacency, faults, persons=persons)
+    used = 20_000 if adjacency == "replace_one" and not persons else 17_000
+    for lost in (75, 0):
+        released = planned.released(used, [lost] * 40, sound=17_000 if persons else None)
+        assert not released.named
+        rows = (lost + released._noise(MISSED)) / released.most_unnamed[1]
+        assert rows == pytest.approx(20_000 if lost else used)
+        told = [] if lost == 0 else ["in all about 15 % of the rows"]
+        assert [one.split(" (")[0] for one in released.findings()] == told
 
 
 def test_a_summary_says_that_rows_count_for_one_column() -> None:
