@@ -101,9 +101,10 @@ class Simulated(ABC):
             more and less; sampling, without any noise; identified, the chance that the noise, also that of the count of
             rows by which a default fit decides, leaves the coefficient a standard error, of the rows of std_error;
             identified_upper, that chance of the rows of upper, which is the one to count on where nothing is known. An
-            error is inf where its chance is below one half. Of known rows std_error is that of a fit in the middle, and
-            at least 95 of 100 fits are expected to be below upper; it is inf if more than 2 of 100 may have no error,
-            by their noise or by a range that they buy. identified counts both.
+            error is inf where its chance is below one half. Of known rows lower is about the median of fits, std_error
+            that of a fit that buys wide ranges or a wide cap, as one in ten does, and at least 95 of 100 fits are
+            expected to be below upper; it is inf if more than 2 of 100 may have no error, by their noise or by a range
+            that they buy. identified counts both.
 
         Examples
         --------
