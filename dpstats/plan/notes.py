@@ -291,9 +291,12 @@ def link_note(plan: PlanFacts, clipping: str | None = None) -> list[str]:
             return [dispersion_note(plan)]
         alpha = f"{plan.family.alpha:.4g}"
         made = phrase(" (family=dp.families.NegativeBinomial(alpha=...))", shell="")
+        errors = f"also for model-based standard errors; {argument('inference', 'robust')} does not rely on it."
+        if _is_robust(plan):
+            errors = "and standard errors are robust: they hold for any alpha."
         return [
             f"A count of mean mu has the variance mu + {alpha} mu^2. alpha = {alpha} is assumed to be known{made}, "
-            f"also for model-based standard errors; {argument('inference', 'robust')} does not rely on it."
+            f"{errors}"
         ]
     if isinstance(plan.family, Quantile):
         return [width_note(plan, plan.family)]
@@ -335,13 +338,24 @@ def dispersion_note(plan: PlanFacts) -> str:
     """What a bought alpha is, and what standard errors take it for."""
     assert plan.response is not None
     verb = "will be" if plan.response.alpha is None else "was"
-    return (
+    bought = (
         f"alpha {verb} bought for all counts without regard to their columns, and set one standard deviation above "
-        "its estimate. It tends to be too large, which may widen model-based standard errors; coefficients are valid "
+        "its estimate."
+    )
+    if _is_robust(plan):
+        return f"{bought} It tends to be too large. Coefficients and robust standard errors are valid for any alpha."
+    return (
+        f"{bought} It tends to be too large, which may widen model-based standard errors; coefficients are valid "
         f"for any alpha. {argument('inference', 'robust')} does not use it, but its standard errors are usually wider, "
         f"often two to three times. The alternative is {argument('family', 'poisson')}: its quasi-Poisson errors use "
         "no alpha."
     )
+
+
+def _is_robust(plan: PlanFacts) -> bool:
+    """Whether errors of counts, where a fit has some, do not rest on the model of their variance."""
+    options = plan.request.options
+    return options.unit is not None or options.inference == "robust" or plan.design.score_ratio is None
 
 
 def covered_note(plan: PlanFacts) -> list[str]:

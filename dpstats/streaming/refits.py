@@ -203,12 +203,16 @@ class RefitsPlan:
         """What the reader must know, in plain words."""
         times, spent = self.schedule.times, self.each.guarantee
         listed = ", ".join(f"{tick:,}" for tick in times[:12]) + (", ..." if len(times) > 12 else "")
-        return [
+        notes = [
             f"{len(times)} fits on all rows so far, after the ticks {listed} of {self.schedule.horizon:,}: up to "
             f"{self.schedule.staleness:.0%} of the ticks so far are not in the latest one.",
             f"Each spends eps={spent.eps:.4g}, delta={spent.delta:.3g}; together they are {self.guarantee}.",
-            "Streams of linear or logistic models have less noise at every tick from sums: dp.streaming.Regression.",
         ]
+        if self.guarantee.unit is None:  # sums protect each row of a person, and all only where rows are limited
+            notes.append(
+                "Streams of linear or logistic models have less noise at every tick from sums: dp.streaming.Regression."
+            )
+        return notes
 
     def __str__(self) -> str:
         return "\n".join(wrap_notes(self.notes()))

@@ -15,6 +15,7 @@ import dpstats as dp
 from dpstats.errors import ArgumentError
 from dpstats.families import get_family
 from dpstats.families.negative_binomial import least_alpha
+from dpstats.plan.notes import plan_notes
 
 DOMAIN = {"y": (0, 40), "x": (0, 1), "t": (0.5, 2), "g": ["a", "b"]}
 ALPHA = 0.5
@@ -52,6 +53,27 @@ def test_what_it_releases_and_what_not() -> None:
         dp.plan("y ~ x", DOMAIN, 1.0, family=dp.families.NegativeBinomial(1.0), response="bought")
     for method in ("output", "objective"):
         assert dp.plan("y ~ x", DOMAIN, 1.0, family="negative_binomial", method=method).guarantee.certified
+
+
+@pytest.mark.parametrize(
+    ("arguments", "robust"),
+    [
+        ({}, False),
+        ({"inference": "robust"}, True),
+        ({"unit": "person"}, True),
+        ({"unit": "person", "inference": "robust"}, True),
+        ({"weights": "t"}, True),
+    ],
+)
+def test_notes_on_alpha_say_what_is_true_of_the_errors(arguments: dict[str, Any], robust: bool) -> None:
+    """Robust errors, which those for persons and of weighted rows always are, hold for any alpha as they are."""
+    for family, alternative in (
+        ("negative_binomial", "family='poisson'"),
+        (dp.families.NegativeBinomial(1.0), "='robust'"),
+    ):
+        plan = dp.plan("y ~ x + g", DOMAIN, 1.0, family=family, **arguments)
+        [note] = [note for note in plan_notes(plan) if note.startswith(("alpha ", "A count of mean"))]
+        assert ("model-based" in note) is (alternative in note) is (not robust)
 
 
 @pytest.mark.slow

@@ -273,6 +273,13 @@ def test_a_plan_says_when_and_what() -> None:
     assert max(len(line) for line in said.splitlines()) <= 80
 
 
+def test_a_plan_names_sums_for_rows_alone() -> None:
+    """For persons they take a limit on their rows and a delta, and were twice as noisy."""
+    sums = "dp.streaming.Regression"
+    assert sums in str(make().plan())
+    assert sums not in str(Refits("y ~ x + z", DOMAIN, eps=5.0, horizon=6, unit="pid").plan())
+
+
 @pytest.mark.parametrize(
     "wrong",
     [
