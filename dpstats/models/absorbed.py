@@ -37,7 +37,7 @@ from dpstats.ledger import as_ledger, with_domain
 from dpstats.mechanisms.absorbed import WithinPlan, plan_within
 from dpstats.mechanisms.options import Options
 from dpstats.mechanisms.statistics import RADIUS
-from dpstats.models.forecast import figure
+from dpstats.models.forecast_assumptions import figure
 from dpstats.models.glm import count_first
 from dpstats.models.release import Release, check_unit
 from dpstats.models.sources import known_facts, release_counts

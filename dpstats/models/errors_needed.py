@@ -12,13 +12,13 @@ from dpstats.errors import DPStatsError
 from dpstats.formula.design import DesignSpec
 from dpstats.models.adaptive import carried_out
 from dpstats.models.expectations import DRAWS, LEAST_SHARE, Expectation, Populations, comparable
-from dpstats.models.forecast import releases_errors
 from dpstats.models.forecast_by_rows import Choices
 from dpstats.models.population import RICH, USUAL, ColumnPrior, KnownColumns
 from dpstats.models.supposed_rows import mean_information, row_means, sample_rows, weight_cap
 from dpstats.plan import Plan, replan_request, with_settled_law
 from dpstats.results.error_advice import LARGEST_COUNT_ERROR, favourable_columns, knotted_columns, rows_or_eps
 from dpstats.results.model import NeededRows
+from dpstats.results.standard_errors import releases_errors
 from dpstats.wording import argument
 
 ENOUGH = 0.9

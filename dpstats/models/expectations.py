@@ -27,13 +27,13 @@ from dpstats.inference.basis import reference_levels, self_adjoint
 from dpstats.inference.forecast_identification import ProjectedNoise
 from dpstats.inference.inverse import LEAST_RATIO, least_identified
 from dpstats.mechanisms.design import SubDesign, constant_place
-from dpstats.models.forecast import information_law, releases_errors
 from dpstats.models.population import POOR, RICH, USUAL, KnownColumns, mean_exposure
 from dpstats.models.supposed_rows import RowMeans, mean_information, row_means, sample_rows, weight_cap
 from dpstats.plan import Plan
 from dpstats.plan.plan import rescaled
 from dpstats.plan.row_notes import narrowed_columns
 from dpstats.plan.tables import tailed_columns
+from dpstats.results.standard_errors import information_law, releases_errors
 
 Vector = NDArray[np.float64]
 

@@ -6,29 +6,21 @@ the same inference as those of a fit; which coefficients are identified is told 
 
 from __future__ import annotations
 
-import json
 import math
-import shlex
-from collections import Counter
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from scipy import special
 
-from dpstats.arguments import check_row_count, check_type, safe_repr
+from dpstats.arguments import check_row_count, check_type
 from dpstats.cached import cached_property
 from dpstats.data.passes import single_blas_thread
-from dpstats.domain import Levels
-from dpstats.errors import ArgumentError
-from dpstats.families import Family
-from dpstats.families.base import OF_PIECES
 from dpstats.formula.design import DesignSpec
-from dpstats.formula.expression import columns_of
 from dpstats.formula.submodels import SEED
 from dpstats.frames import ForecastFrame
 from dpstats.inference import (
@@ -37,16 +29,25 @@ from dpstats.inference import (
     Projection,
     ReleasedLaw,
     RobustSpread,
-    SpanNoise,
     Spread,
 )
 from dpstats.inference.forecast_identification import forecast_information
 from dpstats.inference.inverse import LIKELY
-from dpstats.mechanisms.design import PublicDesign, constant_place
+from dpstats.mechanisms.design import constant_place
 from dpstats.mechanisms.information import Information, InformationPlan, ReleasedSums
 from dpstats.mechanisms.information_release import dispersion, variance_noise
 from dpstats.mechanisms.statistics import ResidualCentre, StatisticsPlan
-from dpstats.models.population import ColumnPrior, KnownColumns, RecordPieces
+from dpstats.models.forecast_assumptions import (
+    check_plan,
+    correlation_assumption,
+    described_response_assumption,
+    person_assumption,
+    residual_in_model_units,
+    response_assumption,
+    shape_assumption,
+)
+from dpstats.models.likely_caps import likely_cap, rough_errors
+from dpstats.models.population import KnownColumns, RecordPieces
 from dpstats.models.residuals import first_fit
 from dpstats.models.supposed_rows import (
     DRAWS,
@@ -64,17 +65,13 @@ from dpstats.models.supposed_rows import (
     weight_cap,
 )
 from dpstats.plan import Plan
-from dpstats.plan.methods import CENTRE_SHARE, INTERVAL_CAP, TAILS_SHARE
-from dpstats.plan.plan import interval_cap
+from dpstats.plan.methods import CENTRE_SHARE, TAILS_SHARE
 from dpstats.plan.row_notes import narrowed_columns
-from dpstats.plan.tables import has_many_columns
-from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.information import MatrixNoise
 from dpstats.progress import show_elapsed
 from dpstats.quiet import quiet
 from dpstats.results.ordinal import implied_spread
-from dpstats.results.standard_errors import inference_of, missing_information, sums_inference
-from dpstats.wording import argument, joined, phrase
+from dpstats.results.standard_errors import inference_of, information_law, sums_inference
 
 Vector = NDArray[np.float64]
 
@@ -99,25 +96,6 @@ less. To first order deviations are up to a third too small, so that nineteen in
 
 HALF = 0.5
 """An error whose chance is less is infinite in a forecast."""
-
-LIKELY_CAP = 3.5
-"""The cap that is bought of residuals is taken for so many of their standard deviations."""
-
-SKEWED_CAP = 20.0
-"""A cap that no purchase narrows is taken for no more of them, however wide the declared range is: the fit buys an
-interval of the response first, and skewed residuals keep a cap that follows it."""
-
-
-class HasModel(Protocol):
-    """What has a formula and a family: a plan of a fit, or a stream."""
-
-    @property
-    def design(self) -> PublicDesign:
-        """How rows are coded."""
-
-    @property
-    def family(self) -> Family:
-        """The loss."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,7 +157,7 @@ class Forecast:
     def at(self, plan: Plan) -> Forecast:
         """The same of the same call at another budget."""
         check_type("plan", plan, Plan, "a plan of the same call, as plan.at(eps) makes it")
-        _check_plan(plan)
+        check_plan(plan)
         return replace(self, plan=plan, computed={})
 
     def cautious(self) -> Forecast:
@@ -240,22 +218,9 @@ class Forecast:
         """What is supposed of what nobody describes, and of the rows of a person, in sentences."""
         means = [self.populations[name] for name in self.names]
         response = response_assumption(self.plan, [one.response for one in means], means[0].deviation)
-        correlated = (
-            "Columns are assumed to be hardly correlated. With so many columns, correlations of .3 to .5 may require "
-            f"twice the eps or rows{phrase('; public rows describe them (like=)', shell='')}."
-        )
-        unknown = correlated if self.supposes_correlations and has_many_columns(self.plan) else ""
-        return " ".join(filter(None, [response, self.of_response, unknown, self._alike_note if self.alike else ""]))
-
-    @property
-    def _alike_note(self) -> str:
-        record = self.plan.request.options.record
-        each = "" if record.shared else f", {record.rows} of each"
-        described = phrase(f"; public rows with {record.column!r} describe them (like=)", shell="")
-        return (
-            f"The rows of a person are taken as alike{each}. Rows that differ within persons give smaller standard "
-            f"errors{described}."
-        )
+        correlations = correlation_assumption(self.plan) if self.supposes_correlations else ""
+        persons = person_assumption(self.plan) if self.alike else ""
+        return " ".join(filter(None, [response, self.of_response, correlations, persons]))
 
     @property
     def known(self) -> bool:
@@ -533,7 +498,7 @@ def forecast(
 
     Where rows of the design are `pieces` of records it is for numbers of records.
     """
-    _check_plan(plan)
+    check_plan(plan)
     design = plan.design if pieces is None else pieces.records
     assert isinstance(design, DesignSpec)
     known = KnownColumns.from_arguments(design, typical, like, bought=narrowed_columns(plan))
@@ -552,7 +517,7 @@ def forecast(
                 else record_means(pieces, family, cap, known, prior)
                 for name, prior in priors.items()
             }
-            words = _of_response(plan, known, priors, residual)
+            words = described_response_assumption(plan, known, priors, residual)
             return Forecast(plan, means, of_response=words, supposes_correlations=known.like is None)
         samples = {name: sample_rows(design, family, known, prior, residual, DRAWS) for name, prior in priors.items()}
         if everything:
@@ -569,217 +534,19 @@ def forecast(
             alike=record.column is not None,
             sample=sample,
             of_response=" ".join(
-                filter(None, [_of_response(plan, known, priors, residual), _of_shapes(design, known)])
+                filter(
+                    None,
+                    [described_response_assumption(plan, known, priors, residual), shape_assumption(design, known)],
+                )
             ),
             counts=rows,
             supposes_correlations=known.like is None,
         )
 
 
-def _of_response(plan: Plan, known: KnownColumns, priors: Mapping[str, ColumnPrior], residual: float | None) -> str:
-    """What is supposed of the response of described columns and may be worse, in sentences."""
-    design = plan.design
-    assert isinstance(design, DesignSpec)
-    name, like = design.response_name, phrase(": public rows show that (like=)", shell="")
-    if "strong known" in priors:
-        assumed = phrase("upper and .cautious allow", shell="upper and the cautious answer allow")
-        others = phrase("std_error, .n and .eps do not", shell="std error and the first answer do not")
-        return (
-            f"{assumed} for columns that predict `{name}` strongly, {others}. If they predict it even more strongly, "
-            f"or are strongly correlated, standard errors are larger{like}."
-        )
-    if "known" not in priors or plan.family.response != "continuous" or known.has_response(design):
-        return ""
-    if residual is None:
-        return (
-            f"This assumes that the columns explain half of the variance of `{name}`. If they explain less, standard "
-            f"errors are larger: pass {phrase('residual_sd=', shell='--residual-sd')}."
-        )
-    if known.has(design.parsed.response_columns):
-        return ""
-    column = design.parsed.response_columns[0]
-    typed = phrase(f"typical={{{column!r}: (MEAN, SD)}}", shell=f"--typical {shlex.quote(f'{column}=[MEAN, SD]')}")
-    return (
-        f"`{column}` is not described, so upper assumes skewed residuals with a wide cap. If you know its mean and "
-        f"standard deviation, type them as {typed}."
-    )
-
-
-def _of_shapes(design: DesignSpec, known: KnownColumns) -> str:
-    """That errors depend on the shape of a number in a power, a spline or an interaction, of which it is not known."""
-    parsed = design.parsed
-    joint = {name for term in parsed.terms if len(term) > 1 for one in term for name in columns_of(one.node)}
-    factors = {one.code: one.node for term in parsed.terms for one in term}
-    read = Counter(name for node in factors.values() for name in columns_of(node))
-    shaped = [
-        name
-        for name in sorted(joint | parsed.held_columns | {name for name, times in read.items() if times > 1})
-        if isinstance(known.typical.get(name), tuple) and not (known.like is not None and name in known.like)
-    ]
-    if not shaped:
-        return ""
-    return (
-        f"Errors of powers, splines and interactions of `{shaped[0]}` depend on its shape, which a mean and a standard "
-        f"deviation do not tell{phrase(': public rows show it (like=)', shell='')}."
-    )
-
-
-def likely_cap(plan: Plan, means: RowMeans, *, narrowed: bool) -> float:
-    """The cap of residuals in model units that a population's suggest, or that of skewed ones if it is not `narrowed`.
-
-    As in `bought_residuals`; of a response that nobody describes the declared range stands in.
-    """
-    response, design = plan.response, plan.design
-    assert isinstance(design, DesignSpec)
-    part = 1.0 if response is None else (response.high - response.low) / (design.response.high - design.response.low)
-    widest = INTERVAL_CAP if response is None else part * interval_cap(design, response)
-    return min((LIKELY_CAP if narrowed else SKEWED_CAP) * residual_size(means), widest)
-
-
-def residual_size(means: RowMeans) -> float:
-    """The root mean square of a linear model's residuals, in model units."""
-    left = np.append(-means.coef, 1.0)
-    return math.sqrt(left @ means.moments @ left)
-
-
-def rough_errors(first: Plan, means: RowMeans, n: float) -> tuple[Vector, Vector]:
-    """Of a first fit's coefficients of `n` rows the bias (p,) and the noise's covariance (p, p), in declared units."""
-    design, stage = first.design, first.stages[-1].plan
-    assert isinstance(design, DesignSpec)
-    own, declared = design.response_scaling(), design.without_working().response_scaling()
-    coef = means.coef * (declared[1] / own[1])
-    at = design.names.index("Intercept")
-    coef[at] += design.scale[at] * (declared[0] - own[0]) / own[1]
-    coef -= stage.shrunk_towards
-    noise, products = stage.predicted_error(n * means.moments[:-1, :-1], coef)
-    # Their products leave the side of all open: coefficients are pulled to what they shrink towards.
-    most = int(np.argmax(np.diag(products)))
-    bias = products[most] / math.sqrt(max(products[most, most], np.finfo(float).tiny))
-    bias = -np.copysign(1.0, bias @ (stage.curvature * coef)) * bias
-    return np.asarray(own[1] / declared[1] * bias), np.asarray((own[1] / declared[1]) ** 2 * noise)
-
-
-def response_words(plan: HasModel, mean: float) -> str:
-    """What share of a response are events, which mean counts have, or which standard deviation a number, in words."""
-    assert isinstance(plan.design, DesignSpec)
-    name, declared = plan.design.response_name, plan.design.domain.get(plan.design.response_name)
-    if plan.family.response == "continuous":
-        return f"{name} has a standard deviation of {figure(mean)}"
-    if plan.family.response != "binary":
-        return f"{name} has a mean of {mean:.3g}"
-    return f"{100 * mean:.3g} % of {name} are {declared.values[1] if isinstance(declared, Levels) else 1}"
-
-
-def typical_response(plan: HasModel, mean: float) -> str:
-    """How to type what is typical of a response whose mean is known, or of a number whose standard deviation is."""
-    assert isinstance(plan.design, DesignSpec)
-    name, declared, known = plan.design.response_name, plan.design.domain.get(plan.design.response_name), f"{mean:.3g}"
-    if declared is None:  # an expression
-        name, known = plan.design.parsed.response_columns[0], "..."
-    elif plan.family.response == "continuous":
-        known = f"[{figure(plan.design.without_working().response_scaling()[0])}, {figure(mean)}]"
-    elif plan.family.response != "binary":
-        known = f"[{known}, {math.sqrt(2 * mean):.2g}]"
-    elif isinstance(declared, Levels):
-        known = f"{{{json.dumps(declared.values[1])}: {known}}}"
-    return phrase(f"typical={{{name!r}: {known}}}", shell=f"--typical {shlex.quote(f'{name}={known}')}")
-
-
-def response_assumption(plan: HasModel, means: Sequence[float], deviation: float) -> str:
-    """What is supposed of a response, in a sentence: `means` of usual, informative and uninformative rows.
-
-    `deviation` is that of counts which are described, 0 if they vary as their family has it.
-    """
-    if not np.all(np.isfinite(means)):
-        return ""
-    kind, assumption = plan.family.response, f"This assumes that {response_words(plan, means[0])}"
-    if len(set(means)) == 1:  # as it is known
-        return f"{assumption}{f' and a standard deviation of {deviation:.3g}' * (kind == 'count' and deviation > 0)}."
-    rich, poor = (f"{100 * mean:.3g} %" if kind == "binary" else figure(mean) for mean in means[1:])
-    varies = " and varies as Poisson counts do" if kind == "count" else ""
-    fact = "the share" if kind == "binary" else "mean and standard deviation"
-    return (
-        f"{assumption}{varies} (informative rows: {rich}, uninformative: {poor}). If you know {fact}, type "
-        f"{'it' if kind == 'binary' else 'them'} as {typical_response(plan, means[0])}."
-    )
-
-
-def figure(value: float) -> str:
-    """To three digits, without an exponent where it can be read so."""
-    return f"{float(f'{value:.3g}'):.12g}"
-
-
 def noises(columns: int) -> int:
     """How many draws of the information's noise tell the chances of so many columns."""
     return max(LEAST_NOISES, min(MOST_NOISES, DRAWN_COLUMNS // max(columns, 1)))
-
-
-def releases_errors(plan: Plan) -> bool:
-    """Whether standard errors follow from what a plan releases."""
-    return plan.objective.statistics is not None or plan.stages[-1].plan.information is not None
-
-
-def information_law(plan: Plan) -> SpanNoise | None:
-    """The law of the noise of the information that a plan releases, by itself or in sums."""
-    stage = plan.stages[-1].plan
-    if stage.statistics is not None:
-        law = stage.statistics.law
-        return SpanNoise(law.metric[:-1, :-1], law.variance)
-    if stage.information is None:
-        return None
-    noise = stage.information.noise
-    return SpanNoise(noise.metric, noise.entry_variance)
-
-
-def _check_plan(plan: Plan) -> None:
-    """Refuse plans whose errors public facts do not tell."""
-    design = plan.design
-    if plan.screening is not None:
-        shows = phrase("plan.by_rows() shows", shell="the plan without --rows shows")
-        by_rows = f"{shows} from how many rows on there are any; " if plan.request.options.unit is None else ""
-        raise ArgumentError(
-            f"plan: the terms that {argument('screen')} will choose are not known, so no standard errors are predicted "
-            f"for them: {by_rows}leave out {argument('screen')} for a forecast of all terms"
-        )
-    if plan.objective.statistics is not None:
-        offered = plan.request.options.inference is not None and plan.request.penalty is None
-    else:
-        offered = plan.stages[-1].plan.information is not None
-    if not offered:
-        raise ArgumentError(f"plan: standard errors are {missing_information(plan)}")
-    alike = design.score_ratio == 1.0 or plan.family.name in OF_PIECES
-    if not isinstance(design, DesignSpec) or not alike:
-        raise ArgumentError(
-            "plan: standard errors are predicted for formulas without weights or trials; plan.simulate(n, "
-            "seed).bse has those of simulated rows"
-        )
-    unknown = [name for name in plan.bought if name not in plan.trimmed]
-    if unknown or plan.stages[-1].plan.size != len(plan.names):
-        needed = [f"declare {', '.join(unknown)}"] * bool(unknown)
-        needed += [f"leave out {argument('refit_share')}"] * (plan.request.options.refit_share > 0)
-        raise ArgumentError(
-            "plan: standard errors are predicted for declared ranges and all columns: "
-            + joined(needed or ["declare what is fitted"])
-        )
-
-
-def residual_in_model_units(plan: HasModel, known: KnownColumns, residual_sd: float | None) -> float | None:
-    """The standard deviation of a continuous response's residuals in model units, if it is said."""
-    if residual_sd is None:
-        return None
-    name = phrase("residual_sd", shell="--residual-sd")
-    if plan.family.response != "continuous":
-        raise ArgumentError(
-            f"{name} is for numeric responses; family {plan.family.name!r} has no free residual, got "
-            f"{safe_repr(residual_sd)}"
-        )
-    assert isinstance(plan.design, DesignSpec)
-    if known.has_response(plan.design):
-        raise ArgumentError(f"{name} must be left out if like= has the response, which determines the residuals")
-    size, width = check_positive(name, residual_sd), plan.design.response.high - plan.design.response.low
-    if size > width:
-        raise ArgumentError(f"{name} must be less than the range of the response, {width:.4g}")
-    return size / plan.design.response_scaling()[1]
 
 
 def _sampling(plan: Plan, means: RowMeans) -> Vector:

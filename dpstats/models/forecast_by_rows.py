@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import numpy as np
 import pandas as pd
@@ -42,25 +43,16 @@ from dpstats.models.expectations import (
     preferred,
     with_likely_mean,
 )
-from dpstats.models.forecast import (
-    HALF,
-    LIKELY_CAP,
-    Forecast,
-    forecast,
-    likely_cap,
-    noises,
-    releases_errors,
-    residual_size,
-    response_words,
-    typical_response,
-)
-from dpstats.models.likely_caps import bought_caps
+from dpstats.models.forecast import HALF, Forecast, forecast, noises
+from dpstats.models.forecast_assumptions import response_words, typical_response
+from dpstats.models.likely_caps import LIKELY_CAP, bought_caps, likely_cap, residual_size
 from dpstats.models.population import POOR, USUAL, KnownColumns
 from dpstats.models.supposed_rows import sample_rows, weight_cap
 from dpstats.plan import Plan
 from dpstats.plan.methods import ResponsePurchase, chosen_range_eps, fit_spec, may_take_sums
 from dpstats.plan.plan import rescaled, with_settled_law
 from dpstats.plan.tables import CAPPED_SUMS, awaits_alpha, has_many_columns, method_name, supposed_columns
+from dpstats.results.standard_errors import releases_errors
 from dpstats.wording import argument, phrase
 
 Vector = NDArray[np.float64]
@@ -319,7 +311,8 @@ class AdaptiveForecast(Forecast):
             return plan, error_forecast
         persons = plan.objective.statistics is None
         if error_forecast.sample is not None:
-            caps = bought_caps(plan, error_forecast, error_forecast.sample, rows)
+            centre_errors = partial(error_forecast.centre_errors, error_forecast.last)
+            caps = bought_caps(plan, centre_errors, error_forecast.sample, rows)
             cap = float(np.quantile(caps, self.likely_share, method="higher"))
             if self.skewed:
                 cap = likely_cap(plan, error_forecast.populations[error_forecast.last], narrowed=False)

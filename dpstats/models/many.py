@@ -16,7 +16,6 @@ from dpstats.formula.expression import Column
 from dpstats.formula.parse import parse
 from dpstats.ledger import LedgerLike
 from dpstats.mechanisms.spec import obstacle
-from dpstats.models.forecast import releases_errors
 from dpstats.models.glm import fit_source
 from dpstats.models.ranges import PROOF, STAND_IN, check_numeric, ranges_of, serve
 from dpstats.models.release import Release, check_unit
@@ -28,6 +27,7 @@ from dpstats.privacy.randomness import random_source
 from dpstats.privacy.ranges import ROWS_AT_LEAST, check_range_eps
 from dpstats.quiet import hide_frames
 from dpstats.results.glm_results import GLMResults
+from dpstats.results.standard_errors import releases_errors
 from dpstats.results.stored import Printed
 from dpstats.summaries import Summary, format_number, full_width
 from dpstats.wording import argument, joined

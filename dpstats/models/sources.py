@@ -45,7 +45,6 @@ from dpstats.models.adaptive import (
     with_spent,
 )
 from dpstats.models.expectations import with_free_errors
-from dpstats.models.forecast import releases_errors
 from dpstats.models.population import RecordPieces
 from dpstats.models.ranges import STAND_IN, bought_ranges, bought_response, serve
 from dpstats.models.release import check_unit, counted_rows, counted_tables, person_rows
@@ -59,6 +58,7 @@ from dpstats.privacy.guarantee import ROW, Unit
 from dpstats.privacy.randomness import RandomSource, noisy_integers
 from dpstats.privacy.ranges import check_range_eps
 from dpstats.quiet import quiet
+from dpstats.results.standard_errors import releases_errors
 from dpstats.wording import argument, phrase
 
 ARRAY_ROWS = 8192

@@ -24,6 +24,7 @@ from dpstats.inference import (
     MeanFunction,
     ReleasedLaw,
     RobustSpread,
+    SpanNoise,
     Spread,
     average_along_path,
 )
@@ -423,6 +424,23 @@ def identify_without(estimates: Estimates, places: NDArray[np.intp]) -> Identifi
 def selects(plan: Plan) -> bool:
     """Whether the penalty sets coefficients to zero."""
     return plan.request.penalty is not None and plan.request.penalty.sparse
+
+
+def releases_errors(plan: Plan) -> bool:
+    """Whether standard errors follow from what a plan releases."""
+    return plan.objective.statistics is not None or plan.stages[-1].plan.information is not None
+
+
+def information_law(plan: Plan) -> SpanNoise | None:
+    """The law of the noise of the information that a plan releases, by itself or in sums."""
+    stage = plan.stages[-1].plan
+    if stage.statistics is not None:
+        law = stage.statistics.law
+        return SpanNoise(law.metric[:-1, :-1], law.variance)
+    if stage.information is None:
+        return None
+    noise = stage.information.noise
+    return SpanNoise(noise.metric, noise.entry_variance)
 
 
 def missing_information(plan: Plan) -> str:

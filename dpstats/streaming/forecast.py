@@ -11,7 +11,8 @@ from numpy.typing import NDArray
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.submodels import SEED
 from dpstats.frames import ForecastFrame
-from dpstats.models.forecast import HALF, LEAST_NOISES, noises, residual_in_model_units, response_assumption
+from dpstats.models.forecast import HALF, LEAST_NOISES, noises
+from dpstats.models.forecast_assumptions import residual_in_model_units, response_assumption
 from dpstats.models.population import KnownColumns
 from dpstats.models.supposed_rows import DRAWS, RowMeans, row_means, sample_rows, supposed
 from dpstats.quiet import quiet

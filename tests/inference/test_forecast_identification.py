@@ -9,8 +9,7 @@ import dpstats as dp
 from dpstats.inference import Projection, SpanNoise
 from dpstats.inference.forecast_identification import forecast_information
 from dpstats.mechanisms.information import ReleasedSums, known_information
-from dpstats.models.forecast import information_law
-from dpstats.results.standard_errors import sums_inference
+from dpstats.results.standard_errors import information_law, sums_inference
 
 FACTORS = {"g": list("abcde"), "h": list("pqr"), "x": (0, 1), "b": ["no", "yes"]}
 NUMBERS = {**{f"x{place}": (0, 1) for place in range(6)}, "b": ["no", "yes"]}

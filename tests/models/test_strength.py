@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 
 import dpstats as dp
-from dpstats.models.forecast import SKEWED_CAP
+from dpstats.models.likely_caps import SKEWED_CAP
 
 KNOWN = {
     "age": (39, 14),
