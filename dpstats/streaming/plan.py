@@ -231,9 +231,10 @@ class StreamPlan:
         Returns
         -------
         DataFrame
-            Indexed by tick. noise_sd: of an entry of the sum of x y (of g x). rows: the guessed number of rows in the
-            regression of the tick. excess: the predicted increase of the sum of losses due to noise. per_row: excess
-            divided by rows. null: the increase due to the null model at coefficients of norm `radius`.
+            Indexed by tick. noise_sd: of an entry of the sum of x y (of g x), with rows x scaled to a norm of at most 1
+            and y to [-1, 1]. rows: the guessed number of rows in the regression of the tick. excess: the predicted
+            increase of the sum of losses due to noise. per_row: excess divided by rows. null: the increase due to the
+            null model at coefficients of norm `radius`.
 
         Raises
         ------

@@ -227,7 +227,8 @@ class StreamResults(FittedModel):
     def glance(self) -> pd.DataFrame:
         """One row of facts about the regression.
 
-        nobs is noisy, by `rows`, and nobs_std_error follows; it is missing where rows count by weights.
+        nobs is noisy, by `rows`, and nobs_std_error follows; it is missing where rows count by weights. noise_sd is of
+        an entry of the sum of x y, as in `StreamPlan.ticks`; the property `noise_sd` is of coefficients.
         """
         plan = self.plan
         rows = None if self._row_weights else self.rows
@@ -242,7 +243,7 @@ class StreamResults(FittedModel):
             **{name: getattr(plan.guarantee, name) for name in ("eps", "delta", "adjacency", "unit", "certified")},
             "first_tick": self.first,
             "last_tick": self.last,
-            "noise_sd": self.deviation,
+            "noise_sd": self.deviation / plan.vector.cross,
         }
         return WideFrame([facts])
 

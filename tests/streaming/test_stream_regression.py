@@ -259,6 +259,21 @@ def test_a_plan_reads_nothing_and_shows_every_workload() -> None:
     assert late.noise_sd.is_monotonic_increasing
 
 
+@pytest.mark.parametrize("formula", ["y ~ x", "y ~ x + g"])
+def test_the_noise_of_an_entry_is_the_same_number_wherever_it_stands(formula: str) -> None:
+    """Plans and results have that of the sum of x y, in the coordinates in which rows have a norm of at most 1."""
+    stream = Regression(formula, DOMAIN, 1.0, 1e-6, horizon=24)
+    plan, size = stream.plan(), len(stream.plan().names)
+    for tick in (1, 2):
+        result = stream.update(frame(50, tick))
+        [planned] = plan.ticks([tick]).noise_sd
+        assert result.glance()["noise_sd"].item() == planned
+        moments = plan.fitting.moments(result.sums, result.deviation)
+        back = np.linalg.inv(plan.fitting.law(1.0).axes)  # rows: entries of scaled sums by those in model units
+        variances = moments.law.bilinear(back[:size], np.repeat(back[[size]], size, axis=0))
+        np.testing.assert_allclose(np.sqrt(variances), planned)
+
+
 def test_predicted_excess_is_what_rows_have_at_the_guess() -> None:
     """40 streams: the mean is within a factor of two of the prediction, which knows neither rows nor coefficients."""
     domain = {"a": (-1, 1), "b": (-1, 1), "c": (-1, 1), "y": (-1, 1)}
