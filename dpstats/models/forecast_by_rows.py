@@ -103,7 +103,11 @@ class Choices:
         """The place of the candidate that is chosen, and what it is expected to show."""
         pairs = zip(self._expectations, self.candidates, strict=True)
         expected = [one.of(rows * (1 - self.share(rows, candidate))) for one, candidate in pairs]
-        return (place := preferred(expected)), expected[place]
+        place = preferred(expected)
+        if len(expected) > 1 and interval_follows(self.plan.request):
+            # Few rows buy no interval of the response, and a fit that has bought one chooses once more.
+            place = int(carried_out(self.plan, rows).request.options.inference is not None)
+        return place, expected[place]
 
 
 Assumptions = tuple[float | None, object, object]  # residual_sd, typical, like

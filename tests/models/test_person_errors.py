@@ -291,3 +291,28 @@ def test_predictions_cover_where_residuals_fill_the_cap_and_rows_of_a_person_are
         covered += low <= 0.5 <= high
         assert high - low < 0.2
     assert covered >= 26
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("given", [{"unit": "who"}, {"unit": "who", "max_rows": 3}, {}], ids=["equal", "three", "rows"])
+def test_a_table_by_counts_says_what_fits_of_least_squares_decide(
+    given: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stands for a purchase is bought by each fit here, so that the two are the same at every count.
+
+    A fit that has bought the interval of its response chooses once more, and few rows buy none.
+    """
+    domain = {"a": (2010, 2019), "x": (18, 70), "z": (0, 80), "b": bool, "g": ["n", "s", "w"], "y": (-2, 8)}
+    formula = "y ~ a + x + z + b + g"
+    counts = [300, 2_300, 2_540, 2_700, 2_820, 2_940, 3_000, 3_100, 3_160, 3_220, 6_000]
+    monkeypatch.setattr(sources, "bought_response", lambda plan, *_: plan.response)
+    monkeypatch.setattr(sources, "bought_residuals", lambda plan, *_: (plan.residuals, None))
+    plan, source = dp.plan(formula, domain, 1.0, **given), sources.FormulaSource(formula, None, domain)
+    assert plan.counts is not None
+    no_faults, decided = [0] * len(plan.counts.faults), []
+    for count in counts:
+        counted = replace(plan, counts=plan.counts.released(count, no_faults))
+        completed = source.complete(counted, None, None).plan  # type: ignore[arg-type]
+        decided.append("none" if completed.request.options.inference is None else "paid")
+    assert set(decided) == {"none", "paid"}
+    assert plan.by_rows(counts)["errors"].tolist() == decided
