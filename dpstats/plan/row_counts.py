@@ -360,12 +360,12 @@ class RowCounts:
         counts = np.array(self.at_fault, dtype=np.float64)
         noise = self._noise(chance)
         rows = self._rows_in_all(noise)
-        shares = np.minimum(counts / self._rows_with_lost, 1.0)
+        shares = np.minimum(counts / max(rows, 1.0), 1.0)
         fewest = np.array(least) * rows + noise
         if not large:
             named, odds = zip(self.faults, least, strict=True), self._odds(chance)
             fewest = np.array([most_by_noise(one, rows, self._scale, odds, share) for one, share in named])
-        error = min(math.sqrt(2) * self._scale / self._rows_with_lost, 1.0)
+        error = min(math.sqrt(2) * self._scale / max(rows, 1.0), 1.0)
         faults = zip(self.faults, shares, counts > fewest, strict=True)
         return [(fault, float(share), error) for fault, share, excess in faults if excess]
 
