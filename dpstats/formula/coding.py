@@ -24,6 +24,7 @@ from dpstats.formula.expression import (
     as_numbers,
     bind,
     evaluate,
+    is_among_levels,
     may_miss,
     public_values,
 )
@@ -137,7 +138,7 @@ def _partly_binned(info: DesignInfo, domain: Domain) -> list[str]:
     """Factors of bins that do not hold all of the declared ranges; FormulaError for one whose bins hold nothing."""
     factors = []
     for factor, known in info.factor_infos.items():
-        if known.type != "categorical" or not may_miss(factor.node):
+        if known.type != "categorical" or not may_miss(factor.node) or is_among_levels(factor.node):
             continue
         codes = as_codes(public_values(factor.node, domain))
         assert codes is not None

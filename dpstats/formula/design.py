@@ -34,6 +34,7 @@ from dpstats.formula.response import (
     bind_weights,
     clipping_response,
 )
+from dpstats.formula.subset_levels import leaves_out_levels, without_unmet
 from dpstats.formula.vanishing_forms import design_forms, joined_columns, joint_values, stretched_bodies
 from dpstats.inference import JointValues
 from dpstats.privacy.information import JointColumns
@@ -105,6 +106,7 @@ class DesignSpec(ReadableDesign):
             "scale": self.scale.tolist(),
             **({"cut_points": list(self.cut_points)} if self.cut_points else {}),
             **({"absent": list(self.absent)} if self.absent else {}),
+            **({"unmet": "left out"} if leaves_out_levels(self.parsed) else {}),
             **({"joint": [body.to_dict() for body in self.joint]} if self.joint else {}),
         }
 
@@ -122,7 +124,8 @@ class DesignSpec(ReadableDesign):
         if missing := {"formula", "domain", "response", "names", "center", "scale"} - set(stored):
             raise DomainError(f"the stored design lacks {sorted(missing)[0]!r}")
         text, declared = parse(stored["formula"]).text, Domain.from_dict(stored["domain"]).to_json()
-        spec = _build(text, declared, stored["response"], stored.get("trials"))
+        left_out = "unmet" in stored  # older designs kept levels that no row of their subset had
+        spec = _build(text, declared, stored["response"], stored.get("trials"), unmet_left_out=left_out)
         spec = spec.with_cut_points(stored["cut_points"]) if "cut_points" in stored else spec
         same = list(spec.names) == stored["names"] and all(
             np.allclose(getattr(spec, fact), stored[fact], rtol=1e-9, atol=0) for fact in ("center", "scale")
@@ -179,7 +182,7 @@ def requested_spec(
 
 @lru_cache(maxsize=16)
 @np.errstate(all="ignore")
-def _build(formula: str, declared: str, kind: Kind, trials: float | None) -> DesignSpec:
+def _build(formula: str, declared: str, kind: Kind, trials: float | None, *, unmet_left_out: bool = True) -> DesignSpec:
     """The design of a formula under a Domain of its columns, in their order.
 
     Of public facts alone, and a plan and its fit, or several fits, have the same. The Domain is given as JSON: text
@@ -187,6 +190,8 @@ def _build(formula: str, declared: str, kind: Kind, trials: float | None) -> Des
     """
     parsed, domain = parse(formula), Domain.from_json(declared)
     domain = clipping_response(parsed, domain)
+    subset = bind_subset(parsed, domain)
+    parsed = without_unmet(parsed, domain) if unmet_left_out else parsed
     # Bases are laid out over the declared ranges, and bounded where rows are kept.
     support = support_of(domain)
     info = coding.public_design(parsed, domain)
@@ -243,7 +248,7 @@ def _build(formula: str, declared: str, kind: Kind, trials: float | None) -> Des
         ),
         offset=offset,
         weights=weights,
-        subset=bind_subset(parsed, domain),
+        subset=subset,
     )
     # What follows from columns is that of the design whose rows are not kept in any ellipsoid yet.
     widths = number_widths(spec.images)

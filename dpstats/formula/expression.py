@@ -184,7 +184,13 @@ def may_miss(node: Node) -> bool:
     """Whether a value of levels may be in none of them, for rows whose columns have all their values."""
     if not isinstance(node, Apply):
         return False
-    return isinstance(node.function, Bins) or any(may_miss(argument) for argument in node.arguments)
+    missing = isinstance(node.function, Bins) or is_among_levels(node)
+    return missing or any(may_miss(argument) for argument in node.arguments)
+
+
+def is_among_levels(node: Node) -> bool:
+    """Whether a value is of some of its levels alone, those that rows of a subset may have."""
+    return isinstance(node, Apply) and isinstance(node.function, partial) and node.function.func is only_levels
 
 
 def public_values(node: Node, domain: Domain) -> Value:
@@ -231,7 +237,12 @@ def elementwise(function: Callable[..., Any]) -> Callable[..., Value]:
 
 def logical(function: Callable[..., Any]) -> Callable[..., Value]:
     """`function` of truth values."""
-    return lambda *arguments: function(*(_as_truth(argument) for argument in arguments))
+    return partial(truths, function)
+
+
+def truths(function: Callable[..., Any], *arguments: Value) -> Value:
+    """`function` of truth values, in rows."""
+    return function(*(_as_truth(argument) for argument in arguments))
 
 
 def compare(function: Callable[..., Any], equality: bool) -> Callable[..., Value]:
@@ -278,6 +289,15 @@ def categorical(value: Value, contrast: Any = None, levels: tuple[Any, ...] | No
     moved = np.array([*(position[canonical(level)] for level in codes.levels), -1])
     ordered = sorted(codes.levels, key=lambda level: position[canonical(level)])
     return Codes(moved[codes.values], tuple(ordered), contrast)
+
+
+def only_levels(value: Value, kept: tuple[bool, ...]) -> Codes:
+    """Codes among the levels that are kept; rows of the others, which are outside the subset, have none."""
+    codes = as_codes(value)
+    assert codes is not None
+    places = np.append(np.where(kept, np.cumsum(kept) - 1, -1), -1)
+    levels = tuple(level for level, one in zip(codes.levels, kept, strict=True) if one)
+    return Codes(places[codes.values], levels, codes.contrast)
 
 
 def as_codes(value: Value) -> Codes | None:

@@ -422,7 +422,7 @@ def cell_faults(design: ReadableDesign, data: object, *, offset: bool) -> CellFa
         return CellFaults({}, {}, {}, 0)
     exposures = design.parsed.plain_exposures if offset else set()
     with quiet():
-        counted, nothing = partial(_fault_counts, design.domain, names, exposures), np.zeros(3 * len(names) + 1)
+        counted, nothing = partial(_fault_counts, design.model_domain, names, exposures), np.zeros(3 * len(names) + 1)
         *counts, rows = map(int, sum(table.batches(names).map(counted).collect(), nothing))
     parts = np.reshape(counts, (3, len(names))).tolist()
     beyond, missing, not_positive = ({name: n for name, n in zip(names, part, strict=True) if n} for part in parts)

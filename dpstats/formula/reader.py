@@ -25,6 +25,7 @@ from dpstats.errors import DomainError
 from dpstats.formula.coding import factor_values
 from dpstats.formula.public_frame import Codes, Encoded
 from dpstats.formula.scaled_design import ScaledDesign, packed_rows
+from dpstats.formula.subset_levels import model_domain
 from dpstats.quiet import quiet
 
 Array = NDArray[np.float64]
@@ -259,6 +260,11 @@ class ReadableDesign(ScaledDesign):
             weighed, known = encode(table, parsed.weight_columns, self.weights.domain)
             chosen &= ~(known & (self.weights(weighed) <= 0))
         return chosen
+
+    @property
+    def model_domain(self) -> Domain:
+        """The Domain without levels that the model does not have, as no row of its subset has them."""
+        return model_domain(self.parsed, self.domain)
 
     def _selected(self, table: Table) -> NDArray[np.bool_]:
         """Which rows of a table meet the condition on rows, if there is one; shape (n,)."""

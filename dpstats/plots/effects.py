@@ -13,7 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from dpstats.arguments import is_number, is_whole, safe_repr
-from dpstats.domain import Levels, Range, canonical
+from dpstats.domain import Levels, Range, canonical, support_of
 from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.parse import parse
@@ -96,7 +96,7 @@ def effect(
     at = {} if at is None else at
     held, several = _fixed_values(design, others, at)
     ax = style.new_axes(ax)
-    declared = _axis_of(design.support[column], exposure=column in parsed.exposures)
+    declared = _axis_of(support_of(design.model_domain)[column], exposure=column in parsed.exposures)
     axis = np.linspace(declared.low, declared.high, points) if isinstance(declared, Range) else declared.values
     bounded = unbounded = False
     lines = [{several: value} for value in held.pop(several)] if several else [{}]
@@ -156,8 +156,8 @@ def _fixed_values(design: DesignSpec, others: Sequence[str], at: Mapping[str, An
         raise ArgumentError(f"at: {lists[0]!r} must have 1 to {MOST_LINES} values, got {len(at[lists[0]])}")
     held: dict[str, Any] = {}
     for name in others:
-        declared = design.domain[name]
-        exposure, kept = name in design.parsed.exposures, design.support[name]
+        declared = design.model_domain[name]
+        exposure, kept = name in design.parsed.exposures, support_of(design.model_domain)[name]
         value = at.get(name, _usual(declared, _axis_of(kept, exposure=exposure), exposure=exposure))
         one = partial(_checked_value, name, declared)
         held[name] = list(map(one, value)) if name in lists else one(value)

@@ -49,7 +49,7 @@ def _beyond(design: DesignSpec, beyond: Mapping[str, int], rows: int) -> list[st
     """On the rows with cells beyond what is declared, by column: columns alike in what becomes of the rows together."""
     alike: dict[str, list[tuple[str, int]]] = {}
     for name, count in beyond.items():
-        declared = design.domain[name]
+        declared = design.model_domain[name]
         if isinstance(declared, Levels):
             kind = "levels"
         elif not declared.drops:
@@ -68,7 +68,7 @@ def _beyond(design: DesignSpec, beyond: Mapping[str, int], rows: int) -> list[st
 
 def _limits(design: DesignSpec, name: str) -> str:
     """What is declared of a column, in brackets."""
-    declared = design.domain[name]
+    declared = design.model_domain[name]
     if isinstance(declared, Levels):
         levels = ", ".join(map(repr, declared.values[:MOST_LEVELS]))
         return f"({levels}{', ...' * (len(declared.values) > MOST_LEVELS)})"
@@ -78,7 +78,12 @@ def _limits(design: DesignSpec, name: str) -> str:
 
 def _one(design: DesignSpec, name: str) -> str:
     """What is wrong with rows of one column, and what becomes of them."""
-    declared, limits = design.domain[name], _limits(design, name)
+    declared, limits = design.model_domain[name], _limits(design, name)
+    if declared != design.domain[name]:
+        return (
+            f"have a level of {name!r} that the model does not have, and no prediction (NaN); its subset keeps "
+            f"{limits[1:-1]}"
+        )
     if isinstance(declared, Levels):
         return (
             f"have a level of {name!r} that the Domain does not declare, and no prediction (NaN); declared are "

@@ -537,7 +537,8 @@ class ReleasedModel(FittedModel):
         if newdata is not None:
             design, frame = self.predicting_design, public_frame(newdata)
             given = None if offset is None else as_offset(offset, len(frame))
-            domain, read = (design.domain, design.parsed.exog_columns) if isinstance(design, DesignSpec) else ({}, ())
+            spec = design if isinstance(design, DesignSpec) else None
+            domain, read = ({}, ()) if spec is None else (spec.model_domain, spec.parsed.exog_columns)
             if isinstance(design, DesignSpec):  # once of all rows: they are changed, and read again and again
                 warn_of_cells(design, as_table(frame), offset=given is None)
             source = PublicRows(name, model.errors, frame, rows, self._mean, domain, read, by)
