@@ -12,7 +12,7 @@ from dpstats.inference.basis import (
 )
 from dpstats.inference.debiasing_path import JointValues, MeanFunction, average_along_path, similar_rows
 from dpstats.inference.delta_method import ModelSpread, RobustSpread, Spread
-from dpstats.inference.estimates import Contrasts, Estimates
+from dpstats.inference.estimates import Contrasts, DeclaredRanges, Estimates
 from dpstats.inference.inverse import Identified, identify, self_consistent_inverse
 from dpstats.inference.noise_laws import LinearLaw, MatrixLaw, NormalLaw, ReleasedLaw
 from dpstats.inference.table import (
@@ -28,6 +28,7 @@ from dpstats.inference.table import (
 __all__ = [
     "CombinationTests",
     "Contrasts",
+    "DeclaredRanges",
     "Dummies",
     "Estimates",
     "Identified",

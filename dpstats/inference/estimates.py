@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 import numpy as np
@@ -135,6 +135,37 @@ UNLUCKY = 2.0
 """Noise may have raised the information on a coefficient by this many of its deviations."""
 
 
+FILLED = 0.1
+"""A number whose standard deviation is certainly less than this share of half its range has a range far too wide."""
+
+UNBOUNDED = 100.0
+"""The coefficient of such a number, if dropped, is taken to be so many times as large as another's."""
+
+
+@dataclass(frozen=True, eq=False)
+class DeclaredRanges:
+    """Which columns are numbers with a declared range, beside a constant."""
+
+    widths: Float  # half of each range in model units, shape (p,); 0 for a column that is no such number
+    constant: tuple[int, float] | None  # the column of one value in every row, and that value
+
+    def too_wide(self, information: Float, law: MatrixLaw) -> NDArray[np.bool_]:
+        """Numbers with far too wide a range, whatever the noise of a released information may be, shape (p,)."""
+        wide = np.zeros(len(self.widths), dtype=bool)
+        numbers = np.flatnonzero(self.widths)
+        if self.constant is None or not len(numbers):
+            return wide
+        place, value = self.constant
+        whole = float(information[place, place])
+        if whole > 0:
+            rows = np.eye(len(wide))[numbers]
+            rows[:, place] = -information[numbers, place] / whole  # the number less its mean
+            squares = np.sum(rows @ information * rows, axis=1)
+            most = squares + UNLUCKY * np.sqrt(np.maximum(law.bilinear(rows, rows), 0.0))
+            wide[numbers] = most < (FILLED * self.widths[numbers]) ** 2 * whole / value**2
+        return wide
+
+
 @dataclass(frozen=True, eq=False)
 class Estimates:
     """Debiased coefficients and their errors, in model units; ArgumentError if shapes disagree or are not finite."""
@@ -152,6 +183,7 @@ class Estimates:
     debiasing_moves: bool = True
     centre: Float | float = 0.0  # sums of residuals have the noise times the distance from it, shape (p,)
     path_error: Float | float = 0.0  # a deviation of the information's average on the way, in coefficients, shape (p,)
+    ranges: DeclaredRanges | None = None  # of numbers, if they are known
 
     def __post_init__(self) -> None:
         size = self.matrix.size
@@ -191,6 +223,9 @@ class Estimates:
         rows = self.check_rows(rows)
         parts = self.parts(rows)
         total, beta = parts.total, self._information_noise(parts)
+        if self.in_wide_ranges.any():  # what is added to A makes no combination identified that was not
+            filled = replace(self, found=self.identified, ranges=None)
+            beta = np.maximum(beta, filled._information_noise(filled.parts(rows)))
         attenuation = parts.directions**2 @ self.weak_scores + self.path_errors(rows) ** 2
         with np.errstate(invalid="ignore", divide="ignore"):
             fixed = parts.sampling.deviation**2 / (4 * total)
@@ -310,15 +345,23 @@ class Estimates:
         return np.asarray(np.maximum(largest - effects, 0.0) * (own / ratios) ** 2, dtype=np.float64)
 
     @cached_property
+    def in_wide_ranges(self) -> NDArray[np.bool_]:
+        """Dropped numbers with far too wide a range, shape (p,)."""
+        dropped = ~self.identified.active
+        if self.ranges is None or not dropped.any():
+            return np.zeros(self.size, dtype=bool)
+        return dropped & self.ranges.too_wide(self.information, self.matrix)
+
+    @cached_property
     def _noise(self) -> tuple[Float, Float]:
         """Covariances among the active coefficients: of b alone, and with what dropped coefficients may add to it."""
-        active = self.identified.active
+        active, wide = self.identified.active, self.in_wide_ranges
         alone = self.linear.covariance[np.ix_(active, active)]
-        sizes = (REACH * self.typical_size * np.sqrt(self.identified.inflations))[~active]
-        across = np.asarray(self.information)[np.ix_(active, ~active)] * sizes
-        weights = np.zeros(self.size)
-        weights[~active] = sizes**2
-        # The products of released entries exceed those of the true ones by the noise's covariance, on average.
+        sizes = REACH * self.typical_size * np.sqrt(self.identified.inflations) * np.where(wide, UNBOUNDED, 1.0)
+        across = np.asarray(self.information)[np.ix_(active, ~active)] * sizes[~active]
+        # The products of released entries exceed those of the true ones by the noise's covariance, on average. Where
+        # noise hides the range it hides these too: they may be as much larger.
+        weights = np.where(active, 0.0, np.where(wide, -1.0, 1.0) * sizes**2)
         excess = self.matrix.square(np.diag(weights))[np.ix_(active, active)]
         return alone, alone + _positive_part(across @ across.T - excess, self.identified.inverse)
 

@@ -23,7 +23,7 @@ from dpstats.inference import Estimates, Inference, KnownInformation, ModelSprea
 from dpstats.inference.basis import self_adjoint
 from dpstats.local.compile import local_design
 from dpstats.local.spec import EXPOSED, Spec
-from dpstats.mechanisms.design import constant_place
+from dpstats.mechanisms.design import constant_place, declared_ranges
 from dpstats.penalties import Penalty
 from dpstats.plan.row_counts import RowCount
 from dpstats.privacy.calibration import check_positive
@@ -85,6 +85,7 @@ def least_squares_inference(
         spread=ModelSpread(max(residual_variance, NEGLIGIBLE), 0.0),
         typical_size=radius / np.sqrt(size),
         found=identified,
+        ranges=declared_ranges(design),
     )
     transform, shift = design.back_transform()
     return Inference(estimates, transform @ basis, shift)

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from dpstats import wording
 from dpstats.arguments import near_miss, safe_repr
 from dpstats.cached import cached_property
-from dpstats.domain import Levels
+from dpstats.domain import Levels, Range
 from dpstats.errors import ArgumentError
 from dpstats.formula.bounds import Term, restrict_images, term_norm
 from dpstats.formula.coding import restricted_dummies
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.expression import Column, columns_of
-from dpstats.formula.joint_bodies import JointBody
-from dpstats.inference import Dummies, JointValues
+from dpstats.formula.joint_bodies import JointBody, number_widths
+from dpstats.inference import DeclaredRanges, Dummies, JointValues
 from dpstats.mechanisms.options import NamedVariables
 from dpstats.privacy.information import JointColumns
 from dpstats.privacy.k_norm import Image
@@ -306,6 +306,19 @@ def constant_column(design: Bounds) -> tuple[int, float] | None:
                 if column not in varying and value != 0:
                     return int(column), float(value)
     return None
+
+
+def declared_ranges(design: Bounds) -> DeclaredRanges:
+    """Those of the columns that are declared numbers themselves, other than 0 and 1."""
+    whole = design.design if isinstance(design, SubDesign) else design
+    widths = np.zeros(len(design.names))
+    if isinstance(whole, DesignSpec):
+        alone = number_widths(design.images)
+        for term in design.terms:
+            declared = whole.domain.get(term.name)
+            if isinstance(declared, Range) and not declared.is_binary:
+                widths[term.columns.start] = alone.get(term.columns.start, 0.0)
+    return DeclaredRanges(widths, constant_column(design))
 
 
 def constant_place(design: Bounds) -> int | None:

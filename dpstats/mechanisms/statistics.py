@@ -23,6 +23,7 @@ from dpstats.errors import ArgumentError
 from dpstats.formula.design import DesignSpec
 from dpstats.formula.submodels import uniform_exog
 from dpstats.inference import (
+    DeclaredRanges,
     Estimates,
     Identified,
     Inference,
@@ -35,7 +36,7 @@ from dpstats.inference import (
 )
 from dpstats.inference.basis import MappedMatrix, reference_levels, self_adjoint
 from dpstats.inference.inverse import identify
-from dpstats.mechanisms.design import constant_place, has_errors
+from dpstats.mechanisms.design import declared_ranges, has_errors
 from dpstats.penalties import Penalty
 from dpstats.privacy.calibration import check_positive
 from dpstats.privacy.guarantee import Adjacency, Guarantee
@@ -505,7 +506,7 @@ def inference_of(
     spread = partial(dispersion, excess, equations, noisy_count(plan, moments, nobs))
     identified = None if known is None else known.identified
     units = transform @ basis, shift
-    return equations_inference(equations, radius, units, spread, identified, constant_place(part)), basis
+    return equations_inference(equations, radius, units, spread, identified, declared_ranges(part)), basis
 
 
 class SpreadOf(Protocol):
@@ -521,13 +522,14 @@ def equations_inference(
     units: tuple[Matrix, Vector],
     spread: SpreadOf,
     identification: Identified | None = None,
-    constant: int | None = None,
+    ranges: DeclaredRanges | None = None,
 ) -> Inference:
     """Coefficients of released equations without ridge, with errors, in the user's units: A theta + shift.
 
     `identification` is what the information identifies, if at hand.
     """
     law = MappedMatrix(equations.law, equations.columns)
+    constant = None if ranges is None or ranges.constant is None else ranges.constant[0]
     identified = identify(equations.information, law, constant=constant) if identification is None else identification
     coef = equations.solve(radius, None, np.ones(law.size))
     active, inverse = identified.active, identified.inverse
@@ -547,6 +549,7 @@ def equations_inference(
         typical_size=radius / np.sqrt(law.size * np.diag(equations.metric)),
         found=identified,
         centre=equations.centre,
+        ranges=ranges,
     )
     return Inference(estimates, *units)
 

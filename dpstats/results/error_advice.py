@@ -134,7 +134,9 @@ def _effects_left_to_others(results: ReleasedModel, unknown: Sequence[str]) -> s
     if not blank or blank.issuperset(numbers):
         return ""
     what, effects = ("it", "its effect") if len(unknown) == 1 else ("these", "their effects")
-    return f" Coefficients of columns correlated with {what} may contain {effects}."
+    wide = np.flatnonzero(results._inferred.table.estimates.in_wide_ranges)
+    allowed = " Intervals allow for this." * blank.issubset(fitted_last(results).names[place] for place in wide)
+    return f" Coefficients of columns correlated with {what} may contain {effects}.{allowed}"
 
 
 def withheld_names(results: ReleasedModel) -> list[str]:

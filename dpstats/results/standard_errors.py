@@ -30,7 +30,7 @@ from dpstats.inference import (
 )
 from dpstats.inference.basis import Dummies, self_adjoint
 from dpstats.inference.inverse import identify
-from dpstats.mechanisms.design import Bounds, SubDesign, constant_column
+from dpstats.mechanisms.design import Bounds, SubDesign, constant_column, declared_ranges
 from dpstats.mechanisms.information import Information, ReleasedSums, known_information
 from dpstats.mechanisms.least_squares import whole_model
 from dpstats.mechanisms.spec import obstacle
@@ -111,6 +111,7 @@ def inference_of(
         typical_size=stage.radius / float(np.sqrt(stage.size)),
         found=identified,
         path_error=error,
+        ranges=declared_ranges(part),
     )
     debiased = basis @ estimates.debiased + center
     withheld = stand_ins(plan, debiased, released)

@@ -13,7 +13,7 @@ from dpstats.families import Family
 from dpstats.formula.design import DesignSpec
 from dpstats.inference import Inference, ModelSpread, NormalLaw
 from dpstats.inference.basis import reference_levels, self_adjoint
-from dpstats.mechanisms.design import constant_place
+from dpstats.mechanisms.design import declared_ranges
 from dpstats.mechanisms.statistics import Equations, Moments, StatisticsPlan, equations_inference, inference_of
 from dpstats.penalties import Penalty
 from dpstats.privacy.guarantee import Guarantee
@@ -127,8 +127,8 @@ class TickFitting:
         basis = reference_levels(self.equations(moments).information, self.design.dummies)
         equations, spread = moments.equations(columns @ basis, response), self.spread(moments)
         transform, shift = self.design.back_transform()
-        units, constant = (transform @ basis, shift), constant_place(self.design)
-        inference = equations_inference(equations, self.radius, units, lambda *_: spread, constant=constant)
+        units, ranges = (transform @ basis, shift), declared_ranges(self.design)
+        inference = equations_inference(equations, self.radius, units, lambda *_: spread, ranges=ranges)
         noise = equations.coefficient_noise(inference.estimates.coef)
         positive = equations.steady(self.radius)
         widened = NormalLaw(noise + (REMAINDER_MARGIN * off) ** 2 * (noise + spread.value * positive))

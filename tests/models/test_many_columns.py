@@ -152,6 +152,7 @@ def test_beyond_twenty_columns_a_number_of_rows_is_said_to_be_for_hardly_correla
     assert (footer in plan.by_rows([30_000]).attrs["note"]) == many
 
 
+@pytest.mark.slow
 def test_a_note_names_no_number_of_rows_for_splines() -> None:
     """It was 87,000 rows, those of a column that hardly reaches its ends; 5,000 that reach them identify all."""
     domain: dict[str, Any] = {"age": (18, 90), "edu": (0, 20), "y": (-6, 6)}
