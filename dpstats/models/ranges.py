@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -56,8 +55,6 @@ from dpstats.quiet import hide_frames
 from dpstats.wording import argument
 
 PROOF = "docs/proofs/ranges"
-
-_log = logging.getLogger("dpstats")
 
 STAND_IN = Range(-1.0, 1.0)
 """What stands for a range until it is bought; every plan is tried with it before the charge."""
@@ -222,12 +219,6 @@ def buy_ranges(
     if unknown := [name for name in names if name not in declared]:
         check_range_eps(privacy.row_eps / len(names), unknown, privacy.adjacency, rows_at_least, declared)
     check_unit(table, privacy.record)
-    if trimmed := [name for name in names if name in declared]:
-        _log.warning(
-            "dpstats: intervals within the declared ranges of %s are for predictors: a model refuses them for its "
-            "response",
-            ", ".join(trimmed),
-        )
     release = Release(
         privacy.guarantee(PROOF),
         table,

@@ -33,13 +33,15 @@ import corpus_calls
 import numpy as np
 import scipy
 from corpus_text import alike, attempt, digest, lines
-from scipy import special
+from scipy import linalg, optimize, special
 
 import dpstats as dp
 
 HERE = Path(__file__).parent
 HOME = HERE / "corpus_machine.txt"
 
+
+PROCESSOR = re.compile(r"^(?:cpu family|model|model name|stepping|cache size|flags)\s*:.*$", re.MULTILINE)
 
 OWN = "! "
 """Begins calls that go by the last bits of the machine, and are compared on one like that of the record alone."""
@@ -134,10 +136,23 @@ def differences(before: list[str], now: list[str], exact: bool = False) -> list[
 
 
 def machine() -> str:
-    """What this machine's arithmetic makes of some numbers: two with the same are likely to have the same last bits."""
+    """What this machine's arithmetic makes of some numbers: two with the same are likely to have the same last bits.
+
+    The processor and its caches, by which libraries choose how they sum, belong to it: machines that agreed in the
+    numbers alone have differed in a search for the least variance.
+    """
     x = np.linspace(-1, 1, 360_000).reshape(600, 600) + np.eye(600)
-    found = [np.exp(x), np.log(2 + x), special.ndtr(x), x @ x[0], x @ x.T, *np.linalg.eigh(x @ x.T)]
-    return digest("".join([np.__version__, scipy.__version__, *(one.tobytes().hex() for one in found)]))
+    close = 1 / (np.arange(12)[:, None] + np.arange(12) + 1)  # Hilbert's matrix: the last bits are all that is left
+
+    def valley(point: np.ndarray) -> float:
+        return float(np.sum(100 * (point[1:] - point[:-1] ** 2) ** 2 + (close[1] @ (1 - point)) ** 2))
+
+    found = [np.exp(x), np.log(2 + x), np.power(2 + x, 0.3), special.ndtr(x), x @ x[0], x @ x.T]
+    found += [*np.linalg.eigh(x @ x.T), *np.linalg.svd(close), np.linalg.solve(close, close[0])]
+    found += [linalg.cholesky(x @ x.T), optimize.minimize(valley, np.zeros(12), method="L-BFGS-B").x]
+    processor = Path("/proc/cpuinfo")
+    about = sorted(set(PROCESSOR.findall(processor.read_text()))) if processor.exists() else []
+    return digest("".join([np.__version__, scipy.__version__, *about, *(one.tobytes().hex() for one in found)]))
 
 
 @cache
