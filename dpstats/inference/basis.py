@@ -251,28 +251,29 @@ class KnownInformation:
     matrix: Float  # T'HT, shape (p, p), projected on what the design knows
     law: MatrixLaw  # of its noise
     found: Identified | None = None  # what is identified, if that is at hand
-    constant: int | None = None  # the column that has the same value in every row, if there is one
+    constants: Sequence[int] = ()  # of each equation the column that has the same value in every row
 
     @classmethod
     def of(
-        cls, released: Float, noise: SpanNoise, forms: Float, factors: Sequence[Dummies], constant: int | None = None
+        cls, released: Float, noise: SpanNoise, forms: Float, factors: Sequence[Dummies], constants: Sequence[int] = ()
     ) -> KnownInformation:
-        """From the released matrix, its noise, the forms that vanish in every row, the factors and the constant."""
+        """From the released matrix, its noise, the forms that vanish in every row, the factors and the constants."""
         projection = Projection.of(noise, forms)
         matrix = projection.clean(released)
         basis = reference_levels(matrix, factors)
         information, law = self_adjoint(basis.T @ matrix @ basis), MappedMatrix(projection.law, basis)
-        return cls(basis, information, law, constant=constant)
+        return cls(basis, information, law, constants=constants)
 
     def turned(self, transform: Float) -> KnownInformation:
-        """The same in coordinates theta'' with theta' = S theta''."""
+        """The same in coordinates theta'' with theta' = S theta'', in which the constants are where they were."""
         matrix = self_adjoint(transform.T @ self.matrix @ transform)
-        return KnownInformation(self.basis @ transform, matrix, MappedMatrix(self.law, transform))
+        law = MappedMatrix(self.law, transform)
+        return KnownInformation(self.basis @ transform, matrix, law, constants=self.constants)
 
     @cached_property
     def identified(self) -> Identified:
         """The coefficients theta' that the budget identifies."""
-        return identify(self.matrix, self.law, constant=self.constant) if self.found is None else self.found
+        return identify(self.matrix, self.law, constants=self.constants) if self.found is None else self.found
 
     @property
     def inverse(self) -> Float:

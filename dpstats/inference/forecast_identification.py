@@ -116,7 +116,7 @@ def forecast_information(
     basis: Float | None = None,
     *,
     noisy: bool,
-    constant: int | None = None,
+    constants: Sequence[int] = (),
 ) -> KnownInformation:
     """As `KnownInformation.of`, and what it identifies, of a matrix with noise or of the mean of such ones.
 
@@ -126,11 +126,11 @@ def forecast_information(
     basis = reference_levels(matrix, factors) if basis is None else basis
     information, law = self_adjoint(basis.T @ matrix @ basis), ProjectedNoise.of(projection, basis)
     return KnownInformation(
-        basis, information, law, _identified(information, law, _stabilised if noisy else _plain, constant)
+        basis, information, law, _identified(information, law, _stabilised if noisy else _plain, constants)
     )
 
 
-def _identified(information: Float, law: ProjectedNoise, solve: Solve, constant: int | None) -> Identified:
+def _identified(information: Float, law: ProjectedNoise, solve: Solve, constants: Sequence[int]) -> Identified:
     """The least coefficient is dropped until all reach `LEAST_RATIO`."""
     size = len(information)
     entry_deviations = np.sqrt(np.diag(law.entry_variances))
@@ -146,7 +146,7 @@ def _identified(information: Float, law: ProjectedNoise, solve: Solve, constant:
         worst = int(np.argmin(t_ratios))
         if solved and t_ratios[worst] >= LEAST_RATIO:
             break
-        worst = least_identified(information, entry_deviations, kept, worst, constant, solved=solved)
+        worst = least_identified(information, entry_deviations, kept, worst, constants, solved=solved)
         rest = np.delete(np.arange(len(kept)), worst)
         # The inverse among the rest: a rank-one change.
         start = (inverse - np.outer(inverse[worst], inverse[worst]) / (inverse[worst, worst] or 1.0))[

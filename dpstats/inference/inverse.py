@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from operator import itemgetter
 
@@ -178,31 +178,42 @@ entries that are so many standard deviations of their noise."""
 
 
 def least_identified(
-    information: Float, deviations: Float, kept: NDArray[np.intp], worst: int, constant: int | None, *, solved: bool
+    information: Float,
+    deviations: Float,
+    kept: NDArray[np.intp],
+    worst: int,
+    constants: Sequence[int],
+    *,
+    solved: bool,
 ) -> int:
     """The place among those `kept` of the coefficient to drop where that at `worst` has the least t-ratio.
 
-    That one, or before the `constant` a column hardly told apart from it. A number that fills a hundredth of its range
-    is nearly a constant: if the intercept were dropped, it would stand in for it, and its slope would be read as an
-    effect. Without a solution no ratio is known. `deviations` are those of the noise in diagonal entries.
+    That one, or before the constant of its equation a column hardly told apart from it. A number that fills a hundredth
+    of its range is nearly a constant: if the intercept were dropped, it would stand in for it, and its slope would be
+    read as an effect. Without a solution no ratio is known. `deviations` are those of the noise in diagonal entries.
+
+    `constants` has one column for each equation. Columns are those of all equations in this order, again and again.
     """
-    own, places = np.diag(information)[kept], np.flatnonzero(kept == constant)
+    own, equations = np.diag(information)[kept], kept % max(len(constants), 1)
     certain = own >= CERTAIN_ENTRY * deviations[kept]
-    if constant is None or not certain[places].any():
-        return worst
-    place = int(places[0])
-    squares = np.where(certain, information[constant, kept] ** 2, 0.0) / np.where(certain, own[place] * own, 1.0)
-    squares[place] = 0.0
+    squares = np.zeros(len(kept))
+    for place in np.flatnonzero(np.isin(kept, constants) & certain):
+        near = np.flatnonzero(certain & (equations == equations[place]) & (kept != kept[place]))
+        squares[near] = information[kept[place], kept[near]] ** 2 / (own[place] * own[near])
+    if solved:
+        squares[equations != equations[worst]] = 0.0
     nearest = int(np.argmax(squares))
-    concerned = worst == place or squares[worst] >= HARDLY_APART or not solved
+    concerned = kept[worst] in constants or squares[worst] >= HARDLY_APART or not solved
     return nearest if concerned and squares[nearest] >= HARDLY_APART else worst
 
 
-def identify(information: Float, law: MatrixLaw, least: float = LEAST_RATIO, constant: int | None = None) -> Identified:
+def identify(
+    information: Float, law: MatrixLaw, least: float = LEAST_RATIO, constants: Sequence[int] = ()
+) -> Identified:
     """Drop the coefficient of the least information t-ratio until all are at least `least`, which is positive.
 
-    Before the column `constant` those go that are hardly told apart from it. A column whose diagonal entry has no
-    noise left is known to be 0 in every row: it is dropped first.
+    Before the constant of an equation those go that are hardly told apart from it, see `least_identified`. A column
+    whose diagonal entry has no noise left is known to be 0 in every row: it is dropped first.
     """
     if not (np.isfinite(least) and least > 0):
         raise ArgumentError(f"least must be finite and positive, got {safe_repr(least)}")
@@ -222,7 +233,7 @@ def identify(information: Float, law: MatrixLaw, least: float = LEAST_RATIO, con
         # Without a solution the information is that of no positive definite matrix: some coefficient has to go.
         if solved and t_ratios[worst] >= least:
             break
-        worst = least_identified(information, deviations, kept, worst, constant, solved=solved)
+        worst = least_identified(information, deviations, kept, worst, constants, solved=solved)
         kept = np.delete(kept, worst)
         rest = np.delete(np.arange(len(t_ratios)), worst)
         # (X_KK)^-1 for X = G^-1 and K all but one column: a rank-one change of G.

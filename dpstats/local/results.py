@@ -23,7 +23,7 @@ from dpstats.inference import Estimates, Inference, KnownInformation, ModelSprea
 from dpstats.inference.basis import self_adjoint
 from dpstats.local.compile import local_design
 from dpstats.local.spec import EXPOSED, Spec
-from dpstats.mechanisms.design import constant_place, declared_ranges
+from dpstats.mechanisms.design import constant_places, declared_ranges
 from dpstats.penalties import Penalty
 from dpstats.plan.row_counts import RowCount
 from dpstats.privacy.calibration import check_positive
@@ -72,7 +72,7 @@ def least_squares_inference(
     `residual_variance`, in model units, adds the sample's error; without it the noise is the only one.
     """
     law = SpanNoise(np.eye(len(moments.vector), dtype=np.float64), moments.matrix_noise)
-    known = KnownInformation.of(moments.matrix, law, design.forms(), design.dummies, constant_place(design))
+    known = KnownInformation.of(moments.matrix, law, design.forms(), design.dummies, constant_places(design))
     basis, identified, size = known.basis, known.identified, len(moments.vector)
     coef, active = np.zeros(size), identified.active
     coef[active] = identified.inverse @ (basis.T @ moments.vector)[active]

@@ -321,10 +321,10 @@ def declared_ranges(design: Bounds) -> DeclaredRanges:
     return DeclaredRanges(widths, constant_column(design))
 
 
-def constant_place(design: Bounds) -> int | None:
-    """Where the column is that `constant_column` knows."""
+def constant_places(design: Bounds, equations: int = 1) -> tuple[int, ...]:
+    """Where the column is that `constant_column` knows, in each equation; those of a column are one after the other."""
     known = constant_column(design)
-    return None if known is None else known[0]
+    return () if known is None else tuple(known[0] * equations + one for one in range(equations))
 
 
 def array_norms(row_norm: float | Mapping[str, float], size: int) -> dict[NormName, float]:

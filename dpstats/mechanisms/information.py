@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dpstats.inference import KnownInformation, ModelSpread, RobustSpread, SpanNoise
-from dpstats.mechanisms.design import Bounds, constant_column, constant_place
+from dpstats.mechanisms.design import Bounds, constant_column, constant_places
 from dpstats.mechanisms.release import LatticeRelease
 from dpstats.privacy.information import DesignMetric, MatrixNoise, design_metric, shaped_diagonal
 
@@ -203,4 +203,4 @@ def matrix_metric(design: Bounds) -> DesignMetric:
 def known_information(matrix: Vector, noise: MatrixNoise, design: Bounds) -> KnownInformation:
     """A released matrix with what the design knows of every such matrix."""
     law = SpanNoise(noise.metric, noise.entry_variance)
-    return KnownInformation.of(matrix, law, design.forms(), design.dummies, constant_place(design))
+    return KnownInformation.of(matrix, law, design.forms(), design.dummies, constant_places(design))

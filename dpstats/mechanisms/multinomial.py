@@ -28,7 +28,7 @@ from dpstats.inference import (
 from dpstats.inference.basis import self_adjoint
 from dpstats.inference.noise_laws import DRAWS, SEED
 from dpstats.mechanisms.calibration import PAID_ROOM, NoiseBudget, risk_curvature, typical_sizes
-from dpstats.mechanisms.design import Bounds
+from dpstats.mechanisms.design import Bounds, constant_places
 from dpstats.mechanisms.information import COVER, FARTHEST, eta_error, matrix_metric
 from dpstats.mechanisms.information_release import pieces_by_columns
 from dpstats.mechanisms.release import LATTICE_LIMIT, LastStep, LatticeRelease
@@ -382,7 +382,10 @@ def classes_inference(
     classes = stage.classes
     assert released.information is not None
     if known_in is None:
-        whole = KnownInformation.of(released.information, classes_law(stage), known_forms(design, classes), ())
+        constants = constant_places(design, classes - 1)
+        whole = KnownInformation.of(
+            released.information, classes_law(stage), known_forms(design, classes), (), constants
+        )
         known_in = whole.turned
     basis, curvature = class_basis(classes), np.diag(np.repeat(stage.curvature, classes - 1))
     noise, inferences = noise or ClassesLaw(stage.noise), list[Inference]()
@@ -398,7 +401,7 @@ def classes_inference(
             matrix=known.law,
             spread=ModelSpread(1.0),
             typical_size=stage.radius / math.sqrt(len(turned)),
-            found=known.found,
+            found=known.identified,
         )
         # A class less the first, in units of classes less the base: exactly -1, 0 or 1.
         units = np.insert(np.eye(classes - 1), base, 0.0, axis=0)

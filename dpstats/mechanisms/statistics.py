@@ -529,8 +529,8 @@ def equations_inference(
     `identification` is what the information identifies, if at hand.
     """
     law = MappedMatrix(equations.law, equations.columns)
-    constant = None if ranges is None or ranges.constant is None else ranges.constant[0]
-    identified = identify(equations.information, law, constant=constant) if identification is None else identification
+    constants = () if ranges is None or ranges.constant is None else ranges.constant[:1]
+    identified = identify(equations.information, law, constants=constants) if identification is None else identification
     coef = equations.solve(radius, None, np.ones(law.size))
     active, inverse = identified.active, identified.inverse
     # From the centre: the inverse allows for noise that multiplies the distance from it, not the coefficients.

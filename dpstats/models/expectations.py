@@ -26,7 +26,7 @@ from dpstats.inference import MatrixLaw, Projection
 from dpstats.inference.basis import reference_levels, self_adjoint
 from dpstats.inference.forecast_identification import ProjectedNoise
 from dpstats.inference.inverse import LEAST_RATIO, least_identified
-from dpstats.mechanisms.design import SubDesign, constant_place
+from dpstats.mechanisms.design import SubDesign, constant_places
 from dpstats.models.population import POOR, RICH, USUAL, KnownColumns, mean_exposure
 from dpstats.models.supposed_rows import RowMeans, mean_information, row_means, sample_rows, weight_cap
 from dpstats.plan import Plan
@@ -404,7 +404,7 @@ class InformationRatios:
             self._law = ProjectedNoise.of(projection, basis)
             self._entering = design.back_transform()[0] @ basis != 0
             known = self_adjoint(basis.T @ matrix @ basis)
-            self._dropping = _dropping_steps(known, self._law, constant_place(design))
+            self._dropping = _dropping_steps(known, self._law, constant_places(design))
 
     @cached_property
     def coupling(self) -> Vector:
@@ -452,7 +452,7 @@ def _fitted_design(plan: Plan) -> DesignSpec | SubDesign:
     return plan.design if plan.screening is None else SubDesign(plan.design, np.flatnonzero(plan.kept))
 
 
-def _dropping_steps(information: Vector, law: MatrixLaw, constant: int | None) -> Iterator[tuple[Vector, float]]:
+def _dropping_steps(information: Vector, law: MatrixLaw, constants: Sequence[int]) -> Iterator[tuple[Vector, float]]:
     """Ratios of coefficients as the least is dropped again and again, shape (p,), and the least of those left."""
     size = len(information)
     entry_deviations = np.sqrt(law.bilinear(np.eye(size), np.eye(size)))
@@ -466,7 +466,7 @@ def _dropping_steps(information: Vector, law: MatrixLaw, constant: int | None) -
         ratios[kept] = t_ratios
         least = int(np.argmin(t_ratios))
         yield ratios.copy(), float(t_ratios[least])
-        least = least_identified(information, entry_deviations, kept, least, constant, solved=True)
+        least = least_identified(information, entry_deviations, kept, least, constants, solved=True)
         # The inverse of the information among the rest: a rank-one change.
         rest = np.delete(np.arange(len(kept)), least)
         column = inverse[rest, least]

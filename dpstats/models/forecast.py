@@ -33,7 +33,7 @@ from dpstats.inference import (
 )
 from dpstats.inference.forecast_identification import forecast_information
 from dpstats.inference.inverse import LIKELY
-from dpstats.mechanisms.design import constant_place
+from dpstats.mechanisms.design import constant_places
 from dpstats.mechanisms.information import Information, InformationPlan, ReleasedSums
 from dpstats.mechanisms.information_release import dispersion, variance_noise
 from dpstats.mechanisms.statistics import ResidualCentre, StatisticsPlan
@@ -400,8 +400,8 @@ class Forecast:
     def _known(self, matrix: Vector, *, noisy: bool) -> KnownInformation:
         """What is known of an information matrix, and identified of it."""
         design = self.plan.design
-        constant = constant_place(design)
-        return forecast_information(matrix, self._projection, design.dummies, noisy=noisy, constant=constant)
+        constants = constant_places(design)
+        return forecast_information(matrix, self._projection, design.dummies, noisy=noisy, constants=constants)
 
     @cached_property
     def _rough(self) -> Plan | None:

@@ -39,6 +39,7 @@ from dpstats.inference import Inference, KnownInformation, Projection
 from dpstats.inference.forecast_identification import forecast_information
 from dpstats.ledger import as_ledger
 from dpstats.mechanisms.calibration import NoiseBudget
+from dpstats.mechanisms.design import constant_places
 from dpstats.mechanisms.multinomial import (
     PROOF,
     ClassesLaw,
@@ -287,7 +288,11 @@ class ClassesForecast(Forecast):
         return False
 
     def _known(self, matrix: Matrix, *, noisy: bool) -> KnownInformation:
-        return forecast_information(matrix, self._projection, noisy=noisy)
+        return forecast_information(matrix, self._projection, noisy=noisy, constants=self._constants)
+
+    @property
+    def _constants(self) -> tuple[int, ...]:
+        return constant_places(self.plan.design, self.plan.stage.classes - 1)
 
     def _inferred(self, name: str, n: float, noise: Matrix | None = None, moved: Vector | None = None) -> Inference:
         stage, means = self.plan.stage, self.populations[name]
@@ -296,7 +301,9 @@ class ClassesForecast(Forecast):
         curvature = np.diag(np.repeat(stage.curvature, stage.classes - 1))
         params = basis @ np.linalg.solve(matrix + curvature, start).reshape(-1, stage.classes - 1).T
         matrix = matrix if noise is None else matrix + noise
-        known = partial(forecast_information, matrix, self._projection, (), noisy=noise is not None)
+        known = partial(
+            forecast_information, matrix, self._projection, (), noisy=noise is not None, constants=self._constants
+        )
         released = ReleasedClasses(params, matrix)
         return classes_inference(stage, self.plan.design, released, known, self._noise_law)  # type: ignore[arg-type]
 

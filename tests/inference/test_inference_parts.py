@@ -171,16 +171,40 @@ def test_a_column_hardly_told_apart_from_the_constant_goes_before_it() -> None:
     """Of a number that fills a hundredth of its range and the intercept the intercept went: the number stood in for it,
     and of 40 intervals of its slope 2 covered."""
     law, own = wishart_difference(1.5, np.ones(3)), np.array([200.0, 300.0, 205.0])
-    for correlation, constant, gone in ((0.99, 0, 2), (0.955, 0, 2), (0.94, 0, 0), (0.99, None, 0), (0.99, 2, 0)):
+    for correlation, constants, gone in (
+        (0.99, (0,), 2),
+        (0.955, (0,), 2),
+        (0.94, (0,), 0),
+        (0.99, (), 0),
+        (0.99, (2,), 0),
+    ):
         information = np.diag(own)
         information[0, 2] = information[2, 0] = correlation * np.sqrt(own[0] * own[2])
-        found = identify(information, law, 20.0, constant)
+        found = identify(information, law, 20.0, constants)
         assert found.active.tolist() == [place != gone for place in range(3)]
     # Entries that are noise tell nothing: the least of both is to be ten of its standard deviations.
     alike = np.array([[1.0, 0.99], [0.99, 1.01]])
     deviations, kept = np.ones(2), np.arange(2)
     for size, gone in ((11.0, 1), (9.0, 0)):
-        assert least_identified(size * alike, deviations, kept, 0, 0, solved=True) == gone
+        assert least_identified(size * alike, deviations, kept, 0, (0,), solved=True) == gone
+
+
+def test_each_equation_has_a_constant_of_its_own() -> None:
+    """Columns are those of two equations in turn: the constants are the columns 0 and 1, a number 2 and 3."""
+    deviations, kept = np.ones(4), np.arange(4)
+    near = np.kron([[1.0, 0.99], [0.99, 1.0]], np.diag([200.0, 300.0]))
+    for worst, constants, gone in ((0, (0, 1), 2), (1, (0, 1), 3), (2, (0, 1), 2), (1, (), 1), (0, (1, 0), 2)):
+        assert least_identified(near, deviations, kept, worst, constants, solved=True) == gone
+    # A number of the other equation does not stand in for a constant: here 3 is as near to 0 as 2 was.
+    across = near[np.ix_([0, 1, 3, 2], [0, 1, 3, 2])]
+    assert least_identified(across, deviations, kept, 0, (0, 1), solved=True) == 0
+    # Without a solution all equations are concerned.
+    second = near.copy()
+    second[0, 2] = second[2, 0] = 0.0
+    assert least_identified(second, deviations, kept, 0, (0, 1), solved=True) == 0
+    assert least_identified(second, deviations, kept, 0, (0, 1), solved=False) == 3
+    # Of the columns that are left the places count.
+    assert least_identified(near, deviations, np.array([1, 3]), 0, (0, 1), solved=True) == 1
 
 
 def test_inflations() -> None:
