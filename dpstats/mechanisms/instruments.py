@@ -18,6 +18,7 @@ from dpstats.inference.basis import reference_levels, self_adjoint
 from dpstats.inference.estimates import REACH
 from dpstats.inference.inverse import identify
 from dpstats.inference.noise_laws import MatrixLaw
+from dpstats.mechanisms.design import constant_places
 from dpstats.mechanisms.statistics import Equations, Moments, NoisyCount, StatisticsPlan, inference_of, noisy_count
 
 Vector = NDArray[np.float64]
@@ -146,7 +147,7 @@ class InstrumentedModel:
         """Two-stage least squares in the user's units with its errors, and the basis T (docs/proofs/instruments, 3)."""
         law, basis, columns, response = self.moments.whole_law, self.basis, self.columns, self.mapped[2]
         instruments = self.instruments
-        identified = self.moments.identified(instruments)
+        identified = self.moments.identified(instruments, constant_places(self.first))
         inverse = np.zeros((len(identified.active),) * 2)
         inverse[np.ix_(identified.active, identified.active)] = identified.inverse
         # A control is its own first stage.
@@ -164,7 +165,8 @@ class InstrumentedModel:
         moments -= self.moments.unexplained(instruments, inverse, residuals, rest)
         noise = FirstStageNoise(law, columns, residuals)
         places = np.flatnonzero(usable)
-        within = identify(information[np.ix_(places, places)], noise.restrict(places))
+        constants = np.flatnonzero(np.isin(places, constant_places(self.part))).tolist()
+        within = identify(information[np.ix_(places, places)], noise.restrict(places), constants=constants)
         active, ratios, inflations = np.zeros(len(usable), dtype=bool), np.zeros(len(usable)), np.ones(len(usable))
         active[places], ratios[places], inflations[places] = within.active, within.ratios, within.inflations
         equations = Equations(information, moments[:, 0], 0.0, columns, response, law, np.zeros(columns.shape[1]))

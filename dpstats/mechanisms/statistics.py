@@ -7,7 +7,7 @@ import hashlib
 import json
 import math
 import operator
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Protocol
@@ -346,9 +346,9 @@ class Moments:
         products: Matrix = left.T @ self.matrix @ right
         return self_adjoint(products) if left is right else products
 
-    def identified(self, columns: Matrix) -> Identified:
+    def identified(self, columns: Matrix, constants: Sequence[int] = ()) -> Identified:
         """Which columns have more information than noise."""
-        return identify(self.products(columns, columns), MappedMatrix(self.whole_law, columns))
+        return identify(self.products(columns, columns), MappedMatrix(self.whole_law, columns), constants=constants)
 
     def unexplained(self, columns: Matrix, inverse: Matrix, left: Matrix, right: Matrix) -> Matrix:
         """Sums of products of residuals of columns, with what noise takes off on average (docs/proofs/instruments)."""

@@ -5,8 +5,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
+import pandas as pd
 import pytest
 
+import dpstats as dp
 from dpstats.inference import SpanNoise
 from dpstats.mechanisms.instruments import AndersonRubin, FirstStageNoise
 from dpstats.mechanisms.statistics import Moments, NoisyCount
@@ -151,3 +153,22 @@ def test_two_instruments_that_disagree() -> None:
         for value in np.linspace(-4, 4, 41):
             assert any(low <= value <= high for low, high in pairs) == (found.at(np.array([value])) <= most)
     assert least <= found.at(np.array([0.3]))
+
+
+@pytest.mark.slow
+def test_a_control_in_a_range_far_too_wide_stands_in_for_no_intercept() -> None:
+    """Without the constants 10 of 10 intervals are narrow and miss. With them 3 of 100 do: 4 of 10 once in 7,000."""
+    domain, missed = {"z": (-1, 1), "w": (0, 10_000), "x": (-8, 12), "y": (-10, 20)}, 0
+    for seed in range(10):
+        random, n = np.random.default_rng(seed), 5_000
+        w, u, z = random.gamma(2, 20, n), random.normal(size=n), random.uniform(-1, 1, n)
+        x = 2 * z + 0.02 * w + u + random.normal(size=n)
+        rows = pd.DataFrame({"z": z, "w": w, "x": x, "y": 1 + 0.5 * x + 0.03 * w + u + random.normal(size=n)})
+        low, high = (
+            dp.release_statistics(domain, list(domain), eps=1.0, data=rows, seed=seed)
+            .iv("y ~ x + w | z + w")
+            .conf_int()
+            .loc["w"]
+        )
+        missed += not low <= 0.03 <= high
+    assert missed <= 3
