@@ -317,7 +317,10 @@ def clipping_words(dispersion: str = "") -> str:
     """What clipping does to the slopes of counts that vary so many times as much as Poisson counts, or may."""
     larger = argument("y_max")
     if not dispersion:
-        return f" If counts vary far more than Poisson counts, slopes are too near zero; a larger {larger} avoids it."
+        return (
+            f" If counts vary far more than Poisson counts, clipping may move slopes towards zero; a larger {larger} "
+            f"avoids it."
+        )
     return (
         f" Counts vary about {dispersion} times as much as Poisson counts, so clipping may move slopes towards zero "
         f"beyond their intervals; a larger {larger} avoids it."
