@@ -321,7 +321,18 @@ class Check(CheckCounts):
         usual = (CERTAIN_SDS + NINE_OF_TEN_SDS) * self.std_err
         return (
             f"{opening} fault stands out from the noise. If a column loses or clips {max(math.ceil(usual), 2):,} rows, "
-            f"a check finds it with a probability of 90 %.{self._hidden_codes()}"
+            f"a check finds it with a probability of 90 %.{self._hidden_typical()}{self._hidden_codes()}"
+        )
+
+    def _hidden_typical(self) -> str:
+        """From how many rows on a column with typical values is named: normal ones lose some without a fault."""
+        limits = [self._most_by_noise(fault, CERTAIN_SDS) for fault in self.faults if fault.beyond_typical]
+        if not limits:
+            return ""
+        usual = max(limits) + NINE_OF_TEN_SDS * self.std_err
+        return (
+            f" A column with {phrase('typical=', shell='typical')} must lose {math.ceil(usual):,}, because it loses "
+            "rows beyond 3 sd even without a fault."
         )
 
     def _hidden_codes(self) -> str:

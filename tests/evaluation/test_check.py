@@ -487,6 +487,27 @@ def test_a_code_is_found_from_so_many_rows_as_a_check_says() -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(("lost", "least", "most"), [(150, 40, 60), (30, 0, 20)])
+def test_a_column_with_typical_values_is_found_from_so_many_rows_as_a_check_says(
+    lost: int, least: int, most: int
+) -> None:
+    """About 60 of 20,000 normal values lie beyond 3 sd. It said 74, with which hardly any of 50 checks found it.
+
+    60 seeded checks, of which about nine in ten find the number that is printed.
+    """
+    rng = np.random.default_rng(1)
+    data = pd.DataFrame({"y": rng.normal(size=20_000), "x": rng.normal(27, 5, 20_000)})
+    domain = {"y": (-6, 6), "x": dp.Range(0, 60, typical=(27, 5))}
+    words = " ".join(str(dp.check("y ~ x", data, domain, 0.1, seed=1)).split())
+    told = re.search(r"A column with typical= must lose (\d+), because it loses rows beyond 3 sd even without", words)
+    assert told is not None
+    assert 200 < int(told[1]) < 235
+    data.iloc[:lost, 1] = np.nan
+    found = sum(bool(dp.check("y ~ x", data, domain, 0.1, seed=seed).findings) for seed in range(60))
+    assert least <= found <= most
+
+
+@pytest.mark.slow
 def test_a_code_in_the_middle_of_a_range_takes_more_rows_and_a_check_says_so() -> None:
     """Three parts of the range are near it, at an end two: 200 seeded checks, 3 standard errors are .06."""
     formula, data, domain = of_seven_columns(0.0)
