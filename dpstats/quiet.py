@@ -23,8 +23,8 @@ Arguments = ParamSpec("Arguments")
 Result = TypeVar("Result")
 
 FAILED = (
-    "the release failed after rows were read; nothing was released, and the charge stays. If the data "
-    "are a query, a cell may have stopped it: use TRY_CAST or cast(strict=False). Otherwise this is a defect of "
+    "the release failed after rows were read; nothing was released, and the charge stays. If the data are a query, it "
+    "may have met a value that it cannot convert: use TRY_CAST or cast(strict=False). Otherwise this is a defect of "
     "dpstats: report it with formula, Domain and options, never with rows"
 )
 
