@@ -139,6 +139,12 @@ class TickFeed:
                     "tick: with adjacency='replace_one' a replaced row may change ticks, which the charge does "
                     "not cover; use adjacency='add_remove', or call update with the rows of each tick"
                 )
+        if self._rows is not None and running.plan.guarantee.adjacency == "add_remove":
+            _log.warning(
+                "dpstats: with ticks of %s rows the guarantee of add_remove does not hide how many rows the stream "
+                "has: it is for streams that differ in one row whose cells may be missing",
+                f"{self._rows:,}",
+            )
         self._ticks = self._cut(data, table, tick, domain)
 
     def __iter__(self) -> Iterator[int]:

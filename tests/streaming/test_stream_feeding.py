@@ -237,7 +237,7 @@ def test_rows_that_their_cells_chose_are_not_counted_into_ticks() -> None:
 # ------------------------------------------------------------------------------------------- what the ledger is told
 
 
-def test_the_ledger_says_where_ticks_are_counts_of_rows(tmp_path: Path) -> None:
+def test_the_ledger_says_where_ticks_are_counts_of_rows(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     """Their number is public then, and that of a stream begun otherwise is not told afterwards."""
     ledger = dp.Ledger(tmp_path / "ledger", dataset="d", eps=9.0, delta=1e-5)
 
@@ -253,9 +253,12 @@ def test_the_ledger_says_where_ticks_are_counts_of_rows(tmp_path: Path) -> None:
     with pytest.raises(StreamError, match="private"):
         list(opened("own").run(rows, tick=2))
     assert opened("own").tick == 1
+    assert "the guarantee of add_remove does not hide how many rows" in caplog.text
+    caplog.clear()
     replaced = opened("replaced", adjacency="replace_one", ledger=None)
     replaced.update(rows)
     assert len(list(replaced.run(rows, tick=3))) == 2  # the number of rows is public by itself
+    assert not caplog.messages
     labels = ledger.entries().label.tolist()
     assert [("ticks of 2 rows, whose number is public" in label) for label in labels] == [True, False]
 
