@@ -331,8 +331,8 @@ class Check(CheckCounts):
             return ""
         usual = max(limits) + NINE_OF_TEN_SDS * self.std_err
         return (
-            f" A column with {phrase('typical=', shell='typical')} must lose {math.ceil(usual):,}, because it loses "
-            "rows beyond 3 sd even without a fault."
+            f" A column with {phrase('typical=', shell='typical')} is found so from {math.ceil(usual):,} lost rows on, "
+            "because it loses rows beyond 3 sd even without a fault."
         )
 
     def _hidden_codes(self) -> str:

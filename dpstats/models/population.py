@@ -23,7 +23,7 @@ from dpstats.errors import ArgumentError
 from dpstats.families import Family, NegativeBinomial
 from dpstats.families.base import closed_cap
 from dpstats.formula.design import DesignSpec
-from dpstats.formula.expression import Column, as_codes, bind, columns_of, evaluate
+from dpstats.formula.expression import Apply, Column, as_codes, bind, columns_of, evaluate
 from dpstats.formula.public_frame import Codes, Encoded
 from dpstats.plan import Plan
 from dpstats.privacy.randomness import random_source
@@ -242,7 +242,8 @@ def _level_parts(design: DesignSpec, name: str, declared: Range) -> Vector:
     """
     nodes = {factor.code: factor.node for term in design.parsed.terms for factor in term}
     read = [node for node in nodes.values() if name in columns_of(node)]
-    if declared.is_binary or any(columns_of(node) != (name,) for node in read):
+    plain = (not isinstance(node, Apply) or columns_of(node) != (name,) for node in read)
+    if declared.is_binary or any(plain):
         return np.zeros((0, 2))
     rows = {name: declared.low + (declared.high - declared.low) * LEVELS}
     levels = [as_codes(evaluate(bind(node, design.domain), rows)) for node in read]

@@ -318,8 +318,8 @@ def clipping_words(dispersion: str = "") -> str:
     larger = argument("y_max")
     if not dispersion:
         return (
-            f" If counts vary far more than Poisson counts, clipping may move slopes towards zero; a larger {larger} "
-            f"avoids it."
+            " If counts vary far more than Poisson counts, clipping may move slopes towards zero; a larger "
+            f"{larger} avoids it."
         )
     return (
         f" Counts vary about {dispersion} times as much as Poisson counts, so clipping may move slopes towards zero "

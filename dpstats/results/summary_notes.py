@@ -68,7 +68,8 @@ MOSTLY_BLANK = 1 / 3  # of the lines of a table: if more are blank, the note on 
 FAR_TOO_WIDE = 0.25  # a declared range is far too wide if the range bought is at most this part of it
 
 OVERDISPERSED = 2.0
-"""Of counts that vary so many times as much as Poisson counts, clipping leaves out a part of the tail that matters."""
+"""Of counts that vary so many times as much as Poisson counts, clipping leaves out a part of the tail that matters
+(docs/defaults.md)."""
 
 LARGEST_SHARE_SD = 0.02  # a share of rows with more noise is not printed
 

@@ -291,6 +291,19 @@ def test_notes_say_that_clipping_moves_slopes_where_counts_vary_more_than_poisso
         assert "so clipping" not in chosen
 
 
+@pytest.mark.parametrize(("alpha", "clipped"), [(0.75, True), (0.15, False)])
+def test_counts_are_overdispersed_from_twice_the_variance_of_poisson_counts_on(alpha: float, clipped: bool) -> None:
+    """Dispersions of about 3 and 1.5, with hardly any noise. Seeds are fixed."""
+    random = np.random.default_rng(5)
+    x = random.uniform(0, 1, 30_000)
+    mean = np.exp(0.8 + 0.4 * x)
+    counts = random.negative_binomial(1 / alpha, 1 / (1 + alpha * mean))
+    fit = dp.poisson("y ~ x", {"x": x, "y": counts}, 20.0, domain={"x": (0, 1), "y": (0, 300)}, inference=True, seed=1)
+    low, high = fit.fitstats.loc["dispersion_used", ["low", "high"]]
+    assert (2 < low < high < 4) if clipped else (1 < low < high < 2)
+    assert ("times as much as Poisson counts, so clipping may move slopes" in words(fit)) is clipped
+
+
 def test_a_dispersion_that_noise_hides_is_named_so() -> None:
     """It is then the standard deviation of its noise. Seeds are fixed."""
     random = np.random.default_rng(2)
